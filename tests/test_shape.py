@@ -379,7 +379,7 @@ LIMITS = {
     measures.participles: 0,
     measures.one_word_functions: 500,  # an eighth of all; each agent has the same few
     measures.modules_too_many: 0,
-    measures.modules_with_one_importer: 62,  # 17 % of all
+    measures.modules_with_one_importer: 69,  # 17 % of all
     measures.small_modules_with_one_importer: 0,
     measures.repeated_module_names: 60,
     measures.boolean_pairs: 0,

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from msgspec.structs import replace
 
-from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
 from flightlog.agents.adoption import adopt_session_files
+from flightlog.agents.claude_code.files import AGENT_NAME, JOURNAL
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import (
     SessionFollower,

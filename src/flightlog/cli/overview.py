@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
+    from flightlog.recorder.overview import RecordingStatus
     from flightlog.recorder.settle import SettleReport
     from flightlog.setup.init import UninstallPlan
     from flightlog.views.overview import Overview
@@ -139,8 +140,7 @@ def status(*, as_json: bool) -> None:
 
     from flightlog.live.recent import list_recent
     from flightlog.live.service import list_running, redact_for_output, watch_here
-    from flightlog.recorder.overview import age_ms, read_status
-    from flightlog.views.transcript import format_timestamp
+    from flightlog.recorder.overview import read_status
 
     runtime = open_runtime()
     lives = watch_here(runtime)
@@ -153,6 +153,13 @@ def status(*, as_json: bool) -> None:
         return
     show_dashboard(runtime, lives)
     click.echo()
+    _print_recording_status(runtime, summary)
+
+
+def _print_recording_status(runtime: "Runtime", summary: "RecordingStatus") -> None:
+    from flightlog.recorder.overview import age_ms
+    from flightlog.views.transcript import format_timestamp
+
     click.echo(
         f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes"
     )

@@ -91,7 +91,7 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         return _print_verification(report, as_json=as_json)
     kept: list[dict[str, Any]] = []
     if by_format:
-        from flightlog.setup.formats import FACTS, check_formats, list_fidelity
+        from flightlog.setup.formats import check_formats, list_fidelity, tabulate_fidelity
 
         findings, kept = check_formats(runtime), list_fidelity()
     else:
@@ -102,11 +102,7 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         print_json([*findings, *kept])
     else:
         if kept:
-            heads = ["recorded by", *(fact.replace("_", " ") for fact in FACTS)]
-            words = {True: "kept", False: "-"}
-            print_table(
-                heads, [[row["agent"], *(words[row[fact]] for fact in FACTS)] for row in kept]
-            )
+            print_table(*tabulate_fidelity(kept))
             click.echo()
         for finding in findings:
             click.echo(f"{finding.level.value:8}{finding.subject:12}{make_inert(finding.message)}")

@@ -1,7 +1,7 @@
 """`doctor --formats`: records of unknown format, and what the recordings of each agent contain."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +72,10 @@ def list_fidelity() -> list[dict[str, Any]]:
         finding = CheckResult(CheckLevel.OK, "fidelity", message)
         rows.append({**asdict(finding), "agent": name, **facts})
     return rows
+
+
+def tabulate_fidelity(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and cells of the rows as a table for a terminal."""
+    heads = ["recorded by", *(fact.replace("_", " ") for fact in FACTS)]
+    words = {True: "kept", False: "-"}
+    return heads, [[row["agent"], *(words[row[fact]] for fact in FACTS)] for row in rows]

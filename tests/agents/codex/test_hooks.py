@@ -87,10 +87,11 @@ def test_commands_list_show_count_and_search_its_sessions(tmp_path):
     rows = json.loads(within(tmp_path, "session", "list", "--json", **place).out)
     found = within(tmp_path, "session", "search", "agent:codex", "helper", **place)
     shown = within(tmp_path, "session", "show", rows[0]["session"], **place)
-    usage = json.loads(within(tmp_path, "session", "usage", "--json", **place).out)
+    usage = json.loads(within(tmp_path, "session", "usage", "--by", "agent", "--json", **place).out)
 
     assert {row["agent"] for row in rows} == {"codex"}
     assert "I start a helper." in found.out
-    assert "Touch two files\ncodex 0.140.0, /home/dev/project" in shown.out
+    assert f"codex {rows[0]['version']}, /home/dev/project" in shown.out
     wires = [path.read_text().splitlines() for path in RECORDINGS.rglob("wire.jsonl")]
+    assert [row["agent"] for row in usage["rows"]] == ["codex"]
     assert usage["total"]["responses"] == sum(map(len, wires))

@@ -82,6 +82,17 @@ def test_running_totals_alone_give_the_same_usage(case, tmp_path):
     assert total_usage(home) == wire_usage(case)
 
 
+@pytest.mark.parametrize("case", ["0.166.0/multi-turn-tools", "0.166.0/fork-and-resume"])
+def test_records_alone_give_the_same_usage(case, tmp_path):
+    home = home_of(tmp_path, case)
+    is_event = {"type": "token_count"}.items()
+
+    edit_lines(home, lambda record: None if is_event <= record["payload"].items() else record)
+
+    assert total_usage(home) == wire_usage(case)
+    assert all(len(session.steps) for session in read_archive(home).iter_sessions())
+
+
 def test_counts_after_compaction_are_an_estimate_and_not_a_call(tmp_path):
     (file,) = CODEX.find([str(home_of(tmp_path, "0.166.0/compaction-auto"))]).files
     (session,) = read_archive(tmp_path).iter_sessions()

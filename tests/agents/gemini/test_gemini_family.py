@@ -63,9 +63,11 @@ def test_replies_and_counted_lines_name_the_same_responses(case, tmp_path):
 def test_a_file_that_grows_line_by_line_reads_as_one(case, tmp_path):
     agent = find_agent(case.partition("/")[0])
     home = agent_dir(tmp_path, case)
-    for path in sorted(home.rglob("*.jsonl")):
+    for file in agent.find([str(home)]).files:
+        if file.path.endswith("/messages"):
+            continue  # a document does not grow
+        path = Path(file.path)
         data = path.read_bytes()
-        file = next(file for file in agent.find([str(home)]).files if file.path == str(path))
         expected = [item for item in agent.source.entries(file) if isinstance(item, Entry)]
         items, rows, end = [], {}, 0
         for at in [at + 1 for at, byte in enumerate(data) if byte == ord("\n")]:
@@ -136,17 +138,20 @@ def test_a_rewritten_file_is_read_again_and_the_old_copy_stays(case, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_work_on_the_sessions(name, tmp_path):
-    agent_dir(tmp_path, *list_cases(name))
+    home = agent_dir(tmp_path, *list_cases(name))
     places = {"HOME": str(tmp_path), "FLIGHTLOG_HOME": str(tmp_path / "data")}
 
     listed = json.loads(within(None, "session", "list", "--json", **places).out)
     session = next(row["session"] for row in listed if row["tool_calls"] == 4)
     shown = within(None, "session", "show", session, **places).out
-    found = within(None, "session", "search", "The greeting is too short", **places).out
+    found = within(None, "session", "search", f"greeting agent:{name}", **places).out
+    usage = json.loads(within(None, "session", "usage", "--by", "agent", "--json", **places).out)
 
     assert {row["agent"] for row in listed} == {name}
     assert shown.count("✗") == 2
     assert session[:8] in found
+    assert [row["agent"] for row in usage["rows"]] == [name]
+    assert usage["rows"][0]["output_tokens"] == total_usage(name, home).output_tokens
 
 
 @pytest.mark.parametrize("name", NAMES)

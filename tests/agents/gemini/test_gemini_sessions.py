@@ -7,7 +7,7 @@ import pytest
 
 from flightlog.agents import find_agent
 from flightlog.agents.dialects.gemini import decode_usage
-from flightlog.agents.gemini.usage import TOKEN_NAMES
+from flightlog.agents.gemini.decode import TOKEN_NAMES
 from flightlog.model.entries import AssistantReply, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
@@ -242,11 +242,23 @@ def test_a_response_that_the_client_did_not_count_is_not_made_up(tmp_path):
     assert wire_usage(case) - counted == Usage(200, 60, 1300)  # the second call, a tool call alone
 
 
-def test_several_directories_and_copies_count_once(tmp_path):
+def test_the_second_file_of_a_resumed_session_is_left_out(tmp_path):
+    home = agent_dir(tmp_path, TOOLS)
+    first, second = sorted(home.rglob("session-*.jsonl"))  # another minute, the same session
+
+    (file,) = GEMINI.find([str(home)]).files
+    first.unlink()
+    (left,) = GEMINI.find([str(home)]).files
+
+    assert (file.path, left.path) == (str(first), str(second))
+    assert file.session == left.session
+
+
+def test_several_directories_are_listed(tmp_path):
     home = agent_dir(tmp_path / "a", TOOLS)
     shutil.copytree(home, tmp_path / "b")
 
     listing = GEMINI.find([str(home), str(tmp_path / "b"), str(tmp_path / "absent")])
 
-    assert (len(listing.files), listing.damage) == (4, ())
+    assert (len(listing.files), listing.damage) == (2, ())
     assert {file.session for file in listing.files} == {listing.files[0].session}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents import find_agent
-from flightlog.agents.qwen.usage import decode_event, find_subagent
-from flightlog.model.entries import SubagentInfo, ToolResult
+from flightlog.agents.qwen.decode import decode_event, find_subagent
+from flightlog.model.entries import Entry, SubagentInfo, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
 from support.client_recordings import wire_lines, wire_usage
@@ -181,6 +181,23 @@ def test_the_file_of_a_subagent_has_its_prompt_and_tools(tmp_path):
     assert QWEN.source.session_files(own) == (main, own)
     infos = [item for item in QWEN.source.entries(main) if isinstance(item, SubagentInfo)]
     assert [info.tool_call_id for info in infos] == [subagent.tool_call_id]
+
+
+def test_a_subagent_is_followed_while_its_session_grows(tmp_path):
+    home = agent_dir(tmp_path, SUBAGENTS[1])
+    main, own = QWEN.find([str(home)]).files
+    expected = [item for item in QWEN.source.entries(own) if isinstance(item, Entry)]
+    whole, lines = Path(main.path).read_bytes(), Path(own.path).read_bytes().splitlines(True)
+    second = whole.index(b'#1"')  # the second response of the subagent
+    items, end = [], 0
+
+    for content, count in ((whole[: whole.rindex(b"\n", 0, second) + 1], 4), (whole, len(lines))):
+        Path(main.path).write_bytes(content)
+        Path(own.path).write_bytes(b"".join(lines[:count]))
+        items += [item for item in QWEN.source.entries(own, end) if isinstance(item, Entry)]
+        end = sum(map(len, lines[:count]))
+
+    assert items == expected
 
 
 def test_a_subagent_without_its_session_keeps_its_words(tmp_path):

@@ -19,6 +19,7 @@ from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
 from flightlog.store.recordings.reader import register_virtual_files
+from flightlog.store.recordings.recording import import_zstd
 
 AGENT_NAME = "codex"
 _NAME = re.compile(r"(rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-(.+)\.jsonl)(\.zst)?")
@@ -140,13 +141,13 @@ def _measure_compressed(path: str, _changed_ns: int, _packed_bytes: int) -> int:
 
 
 def _read_compressed(path: str) -> bytes:
-    from flightlog.store.compression import zstd  # noqa: PLC0415 - few machines have such files
-
+    zstd = import_zstd()
     found = _COMPRESSED.fullmatch(path)
     assert found is not None
     try:
         with zstd.open(found[1]) as file:
-            return file.read()
+            content: bytes = file.read()
+            return content
     except (zstd.ZstdError, EOFError) as error:
         raise OSError(0, f"damaged compression: {error}", path) from error
 

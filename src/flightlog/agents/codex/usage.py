@@ -3,7 +3,8 @@
 A client from 0.150 on writes a `token_usage_record` after each response. All of them write
 `token_count` events with a running total, some of them again: after a tool, in a fork's copy of its
 parent, and after a compaction, there with an estimate in place of the counts. One counts only if its
-total is new. A record and the event after it state the same total, so that one rule covers both.
+total is new and it does not repeat the record before it. (The totals in a record are no help: in a session that an
+older client began they leave out what it spent.)
 
 The items of a response are written before its counts. So a response is named by what is known
 then: its turn and the total before it. A fork that copies its parent copies both.
@@ -58,7 +59,6 @@ class _CountPayload(Struct, frozen=True, gc=False):
     cwd: str | None = ""
     message: Any = None
     usage: TokenFields | None = None
-    thread_token_usage: TokenFields | None = None
     info: _CountInfo | None = None
 
 
@@ -80,12 +80,14 @@ class ResponseTracker:
         self.model, self.cwd, self.turn = "", "", ""
         self._root = ""
         self._is_turn_named = False
-        self._total = TokenFields()
+        self._total = TokenFields()  # as the last event states it
+        self._tokens = 0  # of all responses so far, those that the parent of a copy has included
+        self._recorded: TokenFields | None = None  # counts of a record that no event repeated yet
 
     @property
     def message_id(self) -> str:
         """The name of the response that is being written."""
-        return f"{self.turn}.{self._total.input_tokens + self._total.output_tokens}"
+        return f"{self.turn}.{self._tokens}"
 
     def follow_line(self, line: CountedLine) -> tuple[str, str, Usage] | None:
         """Take in a line; return id, response id and tokens of the response that it counts."""
@@ -98,7 +100,10 @@ class ResponseTracker:
                 self.model, self.cwd = payload.model or self.model, payload.cwd or self.cwd
                 self._start_turn(payload.turn_id)
             case "token_usage_record" if payload.usage is not None:
-                return self._count_response(payload.thread_token_usage, payload)
+                counted = (self.message_id, payload.response_id or "", payload.usage.to_usage())
+                self._tokens += payload.usage.input_tokens + payload.usage.output_tokens
+                self._recorded = payload.usage
+                return counted
             case "event_msg" if payload.type == "task_started":
                 self._start_turn(payload.turn_id)
             case "event_msg" if payload.type == "user_message" and not self._is_turn_named:
@@ -106,21 +111,20 @@ class ResponseTracker:
                 text = str(payload.message).encode("utf-8", "replace")
                 self.turn = f"{self._root}.{hashlib.blake2b(text, digest_size=6).hexdigest()}"
             case "event_msg" if payload.type == "token_count" and payload.info is not None:
-                return self._count_response(payload.info.total_token_usage, payload)
+                return self._follow_total(payload.info)
         return None
 
     def _start_turn(self, turn: str | None) -> None:
         if turn:
             self.turn, self._is_turn_named = turn, True
 
-    def _count_response(
-        self, total: TokenFields | None, payload: _CountPayload
-    ) -> tuple[str, str, Usage] | None:
-        last = payload.info.last_token_usage if payload.info else payload.usage
+    def _follow_total(self, info: _CountInfo) -> tuple[str, str, Usage] | None:
+        total, last = info.total_token_usage, info.last_token_usage
         if total is None or last is None or total == self._total:
             return None
-        counted = (self.message_id, payload.response_id or "", last.to_usage())
-        self._total = total
+        counted = None if last == self._recorded else (self.message_id, "", last.to_usage())
+        self._total, self._recorded = total, None
+        self._tokens = total.input_tokens + total.output_tokens
         return counted
 
 

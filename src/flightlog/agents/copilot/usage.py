@@ -12,7 +12,7 @@ is one row for each model there; a run that never ended is unknown.
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import DecodeError
+import msgspec
 from msgspec.structs import asdict
 
 from flightlog.model.addresses import is_safe
@@ -145,9 +145,7 @@ class CopilotCounter:
         """Yield the usage that a line adds."""
         if self._has_records and _MESSAGE in line and USAGE_RECORD.encode() not in line:
             return  # counted by its usage record
-        record = parse_object(line)
-        if record is None:
-            raise DecodeError("not a record")
+        record = parse_object(line) or msgspec.json.decode(line, type=dict[str, Any])
         kind, data = text_field(record, "type"), object_field(record, "data")
         if (directory := working_directory(record)) is not None:
             self._cwd = text_field(directory, "cwd") or self._cwd

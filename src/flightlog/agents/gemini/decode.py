@@ -6,13 +6,17 @@
     {"$rewindTo": id}                                               that message and all after are gone
 
 A message is written again when its tools finish: each version gives only what is new in it. The
-history that a resumed session writes (`$set.messages`) gives only messages that are not known.
+history that a resumed session writes (`$set.messages`) gives only messages that are not known; it
+has no tokens, so it counts nothing. Tokens are those of one call, cached inside the input, thoughts
+beside the output.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from flightlog.agents.dialects.gemini import (
@@ -24,7 +28,6 @@ from flightlog.agents.dialects.gemini import (
     make_result,
 )
 from flightlog.agents.gemini import files
-from flightlog.agents.gemini.usage import TOKEN_NAMES, GeminiCounter
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.model.entries import (
     ApiError,
@@ -47,7 +50,7 @@ from flightlog.model.entries import (
     text_of,
 )
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import UsageQuality
+from flightlog.model.usage import ModelResponse, UsageLine, UsageQuality, response_to_row
 from flightlog.sources.foreign_json import (
     object_field,
     objects_field,
@@ -57,6 +60,7 @@ from flightlog.sources.foreign_json import (
 )
 from flightlog.sources.protocol import Fidelity
 
+TOKEN_NAMES = ("input", "output", "cached", "thoughts", "total", "tool")
 _PROMPTS = {"/": PromptKind.COMMAND, "<hook_context>": PromptKind.HOOK}
 
 
@@ -201,6 +205,50 @@ def _decode_thoughts(record: dict[str, Any]) -> list[Thinking]:
     ]
     lines = [f"**{subject}** {text}" if subject else text for subject, text in thoughts]
     return [Thinking("\n".join(lines))] if any(lines) else []
+
+
+class _CountedMessage(Struct, gc=False):
+    """A message without its content; a whole session on one line has `messages`."""
+
+    id: str = ""
+    type: str = ""
+    timestamp: str = ""
+    model: str | None = None
+    tokens: dict[str, Any] | None = None
+    messages: list["_CountedMessage"] = []
+
+
+_decode = msgspec.json.Decoder(_CountedMessage).decode
+
+
+class GeminiCounter:
+    """Counts the responses of one file."""
+
+    def __init__(self, file: SessionFile) -> None:
+        """Count the file of one thread."""
+        self._file = file
+        self._project = files.read_project_root(file)
+        self._counted: set[str] = set()
+
+    def count(self, line: bytes) -> Iterator[UsageLine]:
+        """Yield each response; one without counts never replaces the same one with counts."""
+        record = _decode(line)
+        for message in (record, *record.messages):
+            has_counts = message.tokens is not None
+            if message.type != "gemini" or not (has_counts or message.id not in self._counted):
+                continue
+            self._counted.update([message.id] * has_counts)
+            response = ModelResponse(
+                message.id,
+                self._file.session,
+                message.model or "",
+                decode_usage(message.tokens, TOKEN_NAMES),
+                parse_timestamp_ms(message.timestamp) or 0,
+                self._project,
+                subagent=self._file.subagent,
+                quality=UsageQuality.EXACT if has_counts else UsageQuality.MISSING,
+            )
+            yield response_to_row(response)
 
 
 class GeminiSource(LineSource):

@@ -8,6 +8,7 @@ newer version writes. The session's id is in the first record; a name has only i
 import errno
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -24,7 +25,8 @@ from flightlog.store.recordings.reader import register_virtual_files
 AGENT_NAME = "gemini"
 _PROJECT_ROOT = ".project_root"  # names the project's directory, beside `chats`
 _OWN_COPY = "project-root"  # that file in our recording
-_HEAD_BYTES = 1 << 12  # a header has 250 bytes
+_HEADER_BYTES = 1 << 10  # it has 250; that of a subagent names directories after its id
+_OPENING_BYTES = 1 << 16  # the context before the first message lists up to 200 files
 _PATH_BYTES_MAX = 1 << 12  # the longest path of Linux
 _MESSAGES = "/messages"
 _SESSION_ID = re.compile(rb'"sessionId"\s*:\s*"([\w.-]{1,200})"')
@@ -37,7 +39,7 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
         file
         for folder in dirs
         for project in list_entries(f"{folder}/tmp", damage)  # noqa: S108 - the agent's own
-        for file in _list_chats(f"{project.path}/chats", damage)
+        for file in _list_project(f"{project.path}/chats", damage)
     ]
     return FileListing(tuple(sorted(files, key=lambda file: file.path)), tuple(damage))
 
@@ -45,7 +47,7 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
 def session_files(file: SessionFile) -> tuple[SessionFile, ...]:
     """List the current files of a session, given one of them."""
     chats = file.path.removesuffix(_MESSAGES).rsplit("/", 2 if file.subagent else 1)[0]
-    found = (near for near in _list_chats(chats, []) if near.session == file.session)
+    found = (near for near in _list_project(chats, []) if near.session == file.session)
     return tuple(sorted(found, key=lambda near: (near.subagent, near.path)))
 
 
@@ -69,6 +71,19 @@ def find_project_root(file: SessionFile) -> dict[str, str]:
             if os.path.isfile(path := f"{folder}/{name}"):  # noqa: PTH113 - as above
                 return {_OWN_COPY: path}
     return {}
+
+
+def _list_project(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
+    """Yield the files of sessions; resuming one may make a second file without a message."""
+    files = list(_list_chats(chats, damage))
+    counts = Counter(file.session for file in files if not file.subagent)
+    for file in files:
+        if (
+            file.subagent
+            or counts[file.session] == 1
+            or b'\n{"id":' in _read_head(file.path, _OPENING_BYTES)
+        ):
+            yield file
 
 
 def _list_chats(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
@@ -96,13 +111,17 @@ def _list_chats(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
 
 def _read_session_id(path: str) -> str:
     """Return the session id in the first record, or nothing."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - hot: once for each session
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return ""
+    head = _read_head(path, _HEADER_BYTES)
     found = _SESSION_ID.search(head if path.endswith(".json") else head.partition(b"\n")[0])
     return found[1].decode() if found else ""
+
+
+def _read_head(path: str, size: int) -> bytes:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - hot: once for each session
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def _read_document(path: str) -> bytes:

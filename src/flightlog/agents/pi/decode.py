@@ -181,7 +181,13 @@ SOURCE = PiSource(
     LineFormat(
         agent="pi",
         fidelity=Fidelity(
-            timestamps=True, usage=True, thinking=True, tool_results=True, system_prompt=True
+            timestamps=True,
+            usage=True,
+            thinking=True,
+            tool_results=True,
+            system_prompt=True,
+            exit_codes=True,
+            file_changes=True,
         ),
         new_decoder=PiDecoder,
         new_counter=PiCounter,

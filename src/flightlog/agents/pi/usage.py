@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import DecodeError
+import msgspec
 from msgspec.structs import asdict
 
 from flightlog.model.session import SessionFile
@@ -93,9 +93,7 @@ class PiCounter:
 
     def count(self, line: bytes) -> Iterator[UsageLine | ClientTotals]:
         """Yield the usage that a line adds."""
-        record = parse_object(line)
-        if record is None:
-            raise DecodeError("not a record")
+        record = parse_object(line) or msgspec.json.decode(line, type=dict[str, Any])
         match text_field(record, "type"):
             case "session":
                 self._cwd = text_field(record, "cwd")

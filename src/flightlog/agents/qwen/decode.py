@@ -3,13 +3,21 @@
 Records form a tree by `uuid` and `parentUuid`: `user`, `assistant` and `tool_result` with a message
 of Gemini parts, `system` with a subtype. A response is named by its `qwen-code.api_response` event,
 which comes just before its assistant record. One without such a record, as of a compaction, is a
-step of its own; those of a subagent or of the memory extractor are a thread of their own.
+step of its own; those of a subagent or of the memory extractor are a thread of their own, and have a
+`prompt_id` of `<session>#<subagent>#<number>`.
+
+The events count. The `usageMetadata` of an assistant record repeats one, and counts only in a file
+without events. The uuid of its record names a response, as some servers give a `response_id` more
+than once.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from flightlog.agents.dialects.gemini import (
@@ -19,7 +27,7 @@ from flightlog.agents.dialects.gemini import (
     make_result,
 )
 from flightlog.agents.line_source import LineFormat, LineSource
-from flightlog.agents.qwen import files, usage
+from flightlog.agents.qwen import files
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -36,8 +44,9 @@ from flightlog.model.entries import (
     UnknownRecord,
     UserPrompt,
 )
+from flightlog.model.errors import Unreadable
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import Usage, UsageQuality
+from flightlog.model.usage import ModelResponse, Usage, UsageLine, UsageQuality, response_to_row
 from flightlog.sources.foreign_json import (
     int_field,
     object_field,
@@ -45,8 +54,16 @@ from flightlog.sources.foreign_json import (
     parse_timestamp_ms,
     text_field,
 )
+from flightlog.sources.line_filter import iter_lines_with
 from flightlog.sources.protocol import Fidelity
+from flightlog.store.recordings.reader import open_reader, read_blocks
 
+API_RESPONSE = "qwen-code.api_response"
+_BLOCK_BYTES = 1 << 20
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")  # as the client replaces them in file names
+_COUNTS = tuple(
+    f"{name}_token_count" for name in ("input", "output", "cached_content", "thoughts", "total")
+)
 # Bookkeeping: the subtypes of the client's own list that are not part of a conversation.
 _UNREAD = (
     *("agent_bootstrap", "agent_launch_prompt", "agent_retry", "at_command", "branch_checkpoint"),
@@ -68,6 +85,7 @@ class QwenDecoder:
         self._file = files.name_thread(file)
         self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
+        self._taken: set[str] = set()  # responses that have one
         self._response = ""  # the last response of a subagent
         self._decisions: dict[str, str] = {}  # by tool call
         self._calls: set[str] = set()
@@ -91,7 +109,7 @@ class QwenDecoder:
         )
         entries = (
             self._decode_telemetry(record, base)
-            if usage.find_event(record)
+            if find_event(record)
             else (replace(base, event=event) for event in self._decode_events(record))
         )
         return [replace(entry, key=f"{entry.key}:{at}") for at, entry in enumerate(entries)]
@@ -128,7 +146,7 @@ class QwenDecoder:
             self._response = text_field(response, "uuid")
         if response and self._file.subagent:
             # The session's own file has this text, with the same response.
-            text = Text(text_field(usage.find_event(response), "response_text"))
+            text = Text(text_field(find_event(response), "response_text"))
             blocks = tuple(block for block in blocks if block != text)
         repeats = is_part or response is not None
         is_counted = bool(counts) and not (repeats or self._has_events)
@@ -142,24 +160,26 @@ class QwenDecoder:
 
     def _take_response(self, counts: Usage) -> dict[str, Any] | None:
         """Return the response with these counts that no assistant record took so far."""
-        if self._file.subagent and not self._response:
-            self._open = self._open or list(usage.read_subagent_events(self._file))
-            self._has_events = bool(self._open)
-        events = ((known, usage.find_event(known)) for known in self._open)
-        same = (known for known, event in events if usage.decode_event(event) == counts)
-        found = next(same, None)
-        self._open = [known for known in self._open if known is not found]
+        found = next((record for record in self._open if _count(record) == counts), None)
+        if found is None and self._file.subagent and counts:
+            events = list(read_subagent_events(self._file))
+            self._has_events = bool(events)
+            self._open = [event for event in events if text_field(event, "uuid") not in self._taken]
+            found = next((record for record in self._open if _count(record) == counts), None)
+        if found is not None:
+            self._open.remove(found)
+            self._taken.add(text_field(found, "uuid"))
         return found
 
     def _decode_telemetry(self, record: dict[str, Any], base: Entry) -> Iterator[Entry]:
-        fields = usage.find_event(record)
-        name, subagent = text_field(fields, "event.name"), usage.find_subagent(fields)
+        fields = find_event(record)
+        name, subagent = text_field(fields, "event.name"), find_subagent(fields)
         event: Event = Ignored(name)
-        if name == usage.API_RESPONSE and subagent:
+        if name == API_RESPONSE and subagent:
             self._note_subagent(subagent, fields)
             reply, key = _make_reply(record, 1), f"{base.uuid}.side"
             yield replace(base, event=reply, subagent=subagent, uuid=key, parent_uuid="", key=key)
-        elif name == usage.API_RESPONSE:
+        elif name == API_RESPONSE:
             self._has_events = True
             self._open = [*self._open[-_OPEN_MAX:], record]
             event = _make_reply(record, 0)
@@ -203,15 +223,76 @@ class QwenDecoder:
         return next((info.subagent for info in infos if name and info.agent_type == name), "")
 
 
+class QwenCounter:
+    """Counts the responses of one file; those of subagents are in the session's own file."""
+
+    def __init__(self, file: SessionFile) -> None:
+        """Count the file of one thread."""
+        self._file = file
+        self._has_events = bool(file.subagent)
+
+    def count(self, line: bytes) -> Iterator[UsageLine]:
+        """Yield the response that a line reports."""
+        if self._has_events and API_RESPONSE.encode() not in line:
+            return
+        record = msgspec.json.decode(line, type=dict[str, Any])
+        event, own = find_event(record), object_field(record, "usageMetadata")
+        is_event = text_field(event, "event.name") == API_RESPONSE
+        self._has_events |= is_event
+        if is_event or record.get("type") == "assistant":
+            response = ModelResponse(
+                text_field(record, "uuid"),
+                self._file.session,
+                text_field(event, "model") or text_field(record, "model"),
+                decode_event(event) if is_event else decode_usage(own),
+                parse_timestamp_ms(text_field(record, "timestamp")) or 0,
+                text_field(record, "cwd"),
+                text_field(event, "response_id"),
+                find_subagent(event),
+                quality=UsageQuality.EXACT if is_event or own else UsageQuality.MISSING,
+            )
+            yield response_to_row(response)
+
+
+def read_subagent_events(file: SessionFile) -> Iterator[dict[str, Any]]:
+    """Yield the responses of a subagent, which are records of the session's own file."""
+    with suppress(OSError, Unreadable), closing(open_reader(files.main_path(file))) as reader:
+        for block in read_blocks(reader, 0, bytearray(_BLOCK_BYTES)):
+            for line in iter_lines_with(API_RESPONSE.encode(), block.view, block.end):
+                record = parse_object(bytes(line)) or {}
+                if find_subagent(find_event(record)) == file.subagent:
+                    yield record
+
+
+def find_event(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the event that a record of telemetry holds; others have none."""
+    return object_field(object_field(record, "systemPayload"), "uiEvent")
+
+
+def decode_event(event: dict[str, Any]) -> Usage:
+    """Return the tokens of a response."""
+    return decode_usage(event, _COUNTS)
+
+
+def find_subagent(event: dict[str, Any]) -> str:
+    """Return the subagent that called, by the name of its file; "" is the main thread."""
+    name = text_field(event, "prompt_id").partition("#")[2].partition("#")[0]
+    return _UNSAFE.sub("_", name or text_field(event, "subagent_name"))
+
+
+def _count(record: dict[str, Any]) -> Usage:
+    return decode_event(find_event(record))
+
+
 def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
     """Return a response; the first line of one has no text, its assistant record has it."""
-    event = usage.find_event(record)
+    event = find_event(record)
     text = text_field(event, "response_text")
     return AssistantReply(
         message_id=text_field(record, "uuid"),
         model=text_field(event, "model"),
         content=(Text(text),) if text and block_index else (),
-        **asdict(usage.decode_event(event)),
+        **asdict(_count(record)),
         request_id=text_field(event, "response_id"),
         block_index=block_index,
     )
@@ -249,9 +330,9 @@ SOURCE = LineSource(
             file_changes=True,
         ),
         new_decoder=QwenDecoder,
-        new_counter=usage.QwenCounter,
-        usage_needles=(usage.API_RESPONSE.encode(), b'"assistant"'),
-        context_needles=(usage.API_RESPONSE.encode(),),
+        new_counter=QwenCounter,
+        usage_needles=(API_RESPONSE.encode(), b'"assistant"'),
+        context_needles=(API_RESPONSE.encode(),),
     ),
     files.session_files,
 )

@@ -55,7 +55,7 @@ class SealedFrame(NamedTuple):
 
 def pack_frame(data: bytes) -> bytes:
     """Return `data` as one compressed frame."""
-    zstd = _import_zstd()
+    zstd = import_zstd()
     parameter = zstd.CompressionParameter
     options = {parameter.compression_level: _LEVEL, parameter.checksum_flag: 1}
     packed: bytes = zstd.compress(data, options=options)
@@ -104,7 +104,7 @@ class SealedFile:
         if self._last[0] == frame.offset:
             return self._last[1]
         packed = os.pread(self._file, frame.packed_length, frame.packed_offset)
-        zstd = _import_zstd()
+        zstd = import_zstd()
         unpacker = zstd.ZstdDecompressor()
         try:
             is_sound = zstd.get_frame_info(packed).decompressed_size == frame.length
@@ -144,7 +144,7 @@ def _read_table(file: int, size: int) -> list[SealedFrame]:
 def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
     """Yield the frames without the table, up to the first one that does not decompress."""
     offset = packed = 0
-    zstd = _import_zstd()
+    zstd = import_zstd()
     while packed < size:
         head = os.pread(file, 2 * FRAME_BYTES_MAX, packed)
         unpacker = zstd.ZstdDecompressor()
@@ -159,9 +159,9 @@ def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
         offset, packed = offset + len(data), packed + length
 
 
-def _import_zstd() -> ModuleType:
-    # 6 ms, and most reports read nothing sealed.
-    from flightlog.store.compression import zstd  # noqa: PLC0415
+def import_zstd() -> ModuleType:
+    """Return the module that compresses, imported on first use."""
+    from flightlog.store.compression import zstd  # noqa: PLC0415 - 6 ms, and few reports need it
 
     return zstd
 
