@@ -11,6 +11,8 @@ from flightlog.agents.adoption import adopt_session_files
 from flightlog.model.entries import Entry
 from flightlog.model.errors import Damage
 from flightlog.model.usage import Usage
+from flightlog.privacy.scanner import secret_counts
+from flightlog.store.recordings.reader import raw_lines
 from support.agent_sessions import (
     find_files,
     open_archive,
@@ -67,6 +69,13 @@ def test_a_live_tail_equals_one_read(case, tmp_path):
             start = max((item.offset + item.length + 1 for item in new), default=start)
 
         assert grown == [item for item in expected if isinstance(item, Entry)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_ids_that_an_agent_writes_are_no_secrets(case, tmp_path):
+    files = find_files(agent_of(case), lay_out_home(tmp_path, case))
+
+    assert secret_counts(line for file in files for line in raw_lines(file.path, 0)) == {}
 
 
 @pytest.mark.parametrize("agent", AGENTS)

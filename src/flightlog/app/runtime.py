@@ -80,8 +80,8 @@ def open_usage() -> "UsagePipeline":
 
     runtime = open_runtime()
     dirs = find_agent_dirs(runtime)
-    files = list_recorded_files(dirs, runtime.data_dir).files
-    return UsagePipeline(files, index_path(runtime, dirs))
+    listing = list_recorded_files(dirs, runtime.data_dir)
+    return UsagePipeline(listing.files, index_path(runtime, dirs), len(listing.damage))
 
 
 def _notify(line: str) -> None:

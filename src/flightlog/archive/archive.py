@@ -291,7 +291,8 @@ class Archive:
     @functools.cached_property
     def usage_pipeline(self) -> UsagePipeline:
         """The usage of all sessions; its `save` stores what was read."""
-        return UsagePipeline(self._listing.files, self.index_path)
+        listing = self._listing
+        return UsagePipeline(listing.files, self.index_path, len(listing.damage))
 
     @functools.cached_property
     def search_index(self) -> SearchIndex:

@@ -50,9 +50,15 @@ _decode_digests = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 class UsagePipeline:
     """Usage of some session files; the files are read once, for the first report."""
 
-    def __init__(self, files: Sequence[SessionFile], index: PathLike[str] | str | None) -> None:
-        """Report on `files`; keep the index at `index`, or in memory."""
+    def __init__(
+        self, files: Sequence[SessionFile], index: PathLike[str] | str | None, unlisted: int = 0
+    ) -> None:
+        """Report on `files`; keep the index at `index`, or in memory.
+
+        `unlisted` is how many places could not be listed, such as a locked database.
+        """
         self._files = files
+        self._unlisted = unlisted
         self._index = Index(index, FILES, SCHEMA)
         self._update: UsageIndexUpdate | None = None
         self._digests: dict[str, bytes] = {}
@@ -73,7 +79,7 @@ class UsagePipeline:
         estimate: bool = False,
     ) -> UsageReport:
         """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
-        damaged = self._sync().damaged_spans
+        damaged = self._sync().damaged_spans + self._unlisted
         agents = {file.session: file.agent for file in self._files}
         digests: Iterable[UsageDigest] = (
             _decode(body)

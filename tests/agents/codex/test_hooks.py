@@ -4,6 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
+from msgspec import Raw
+
+from flightlog.agents.claude_code.hooks import HookReader
+from flightlog.model.entries import HookRecord, PromptSubmitted
 from support.cli_runs import flightlog, within
 from support.real_clients import make_machine
 
@@ -77,6 +81,16 @@ def test_the_real_client_calls_the_hook_and_its_session_is_archived(tmp_path):
     shown = json.loads(flightlog(tmp_path, "session", "show", session, "--json", **place).out)
     (call,) = [call for step in shown["turns"][0]["items"] for call in step["tool_calls"]]
     assert call["permission_decision"] == "allow"
+
+
+def test_the_prompt_of_a_subagent_is_not_that_of_the_session():
+    payloads = [{"prompt": "Delegate it"}, {"prompt": "Count the files", "agent_id": "b"}]
+    records = [
+        HookRecord(at_ms, "UserPromptSubmit", payload=Raw(json.dumps(payload).encode()))
+        for at_ms, payload in enumerate(payloads)
+    ]
+
+    assert list(HookReader().read(records)) == [PromptSubmitted(0, "Delegate it")]
 
 
 def test_commands_list_show_count_and_search_its_sessions(tmp_path):

@@ -204,7 +204,7 @@ class HookReader:
             payload = parse_object(bytes(record.payload)) or {}
             call = text_field(payload, "tool_use_id")
             match record.event:
-                case "UserPromptSubmit":
+                case "UserPromptSubmit" if not payload.get("agent_id"):  # Codex's subagents
                     prompt, _ = cut_context(text_field(payload, "prompt"))
                     yield PromptSubmitted(record.at_ms, prompt.strip())
                 case "Stop" | "StopFailure" | "SessionEnd":

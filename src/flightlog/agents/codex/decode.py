@@ -78,6 +78,7 @@ _FACTS = {*("exit_code", "status", "success"), *("receiver_thread_ids", "tool"),
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
 _RESULTS = ("custom_tool_call_output", "function_call_output", "tool_search_output")
+_TRACKED = ("event_msg", "session_meta", "token_usage_record", "turn_context")
 _SHOWN = (AssistantReply, ToolResult, UserPrompt, ApiError, ClientNote, ContextCompacted)
 # How the output of a shell tool begins: `Exit code: 1`, since 0.60 after an id and the wall time.
 _EXIT_CODE = re.compile(
@@ -112,7 +113,7 @@ class RolloutDecoder:
         if record is None or not isinstance(record.get("payload"), dict):
             return None
         kind, stamp = text_field(record, "type"), text_field(record, "timestamp")
-        counted = self._follow_line(line) if kind != "response_item" else None
+        counted = self._follow_line(line) if kind in _TRACKED else None
         events = [counted] if counted else self._decode_record(kind, record["payload"])
         base = Entry(Ignored(kind), "", at_ms=parse_timestamp_ms(stamp), context=self._context)
         return [self._name_entry(replace(base, event=event), stamp, line) for event in events]

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from flightlog.agents.copilot.files import WORKSPACE, workspace_path
+from flightlog.agents.copilot import WORKSPACE, workspace_path
 from flightlog.agents.copilot.usage import (
     COMPACTION,
     CONTEXT_NEEDLES,

@@ -38,6 +38,10 @@ _LOCATION = rules.linear_pattern(
 )
 # Names of ids that are personal data.
 _OWNER = rules.linear_pattern(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
+# The key of an id in JSON, after another field: `"id":"`, `"agentId":"`, `"response_id":"`.
+_ID_KEY = rules.linear_pattern(rb"[,{]\s*\"(?:i|[A-Za-z]{1,24}I|[a-z_]{1,24}_i)d\"\s*:\s*\"\z")
+# Some providers call a half of a credential an id; `apiCallId` is none.
+_SECRET_ID = rules.linear_pattern(rb"(?i)token|key|secret|pass|pwd|auth|cred|private|access|login")
 # Long enough, or cut by a line end.
 _VALUE = rules.quick_pattern(
     rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}"
@@ -269,7 +273,10 @@ def _first_candidate(text: bytes, near: tuple[TokenRule, ...]) -> Candidate | No
             if hit is not None:
                 return hit
     # Many providers issue more kinds of keys than they document; this is the most frequent form.
-    return _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
+    hit = _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
+    # Agents write the provider beside the ids of responses, sessions and subagents.
+    key = _ID_KEY.search(text[: hit.start]) if hit is not None else None
+    return hit if key is None or _SECRET_ID.search(key.group()) else None
 
 
 def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
