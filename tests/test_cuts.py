@@ -44,6 +44,7 @@ STAYS_HERE = {
     "store/git/worktree.py snapshot_message": "the name of a private snapshot",
     "agents/claude_code/stream.py read_outcome": "the error of a private run",
     "agents/claude_code/stream.py read_stream": "looks for signs; the words are passed on whole",
+    "usage/prices.py _in_force": "the day and the hour of a time",
     "app/config.py _unknown_setting_error": "an error message about a setting",
     "tracing/providers.py": "search results on this machine",
     "hooks/statusline_segments.py": "the status line",

@@ -315,7 +315,7 @@ class _TranscriptRenderer:
 def _describe_hooks(call: ToolCall) -> str:
     """Return time, exit code and permission of a call, "" if nothing; the usual goes without saying."""
     facts = [f"ran {call.duration_ms:,} ms"] if call.duration_ms is not None else []
-    if call.exit_code and "Exit code" not in call.output[:40]:  # Claude Code's output begins so
+    if call.exit_code and not call.output.startswith("Exit code"):  # Claude Code's output begins so
         facts.append(f"exit code {call.exit_code}")
     if call.permission_decision == "ask" or (
         call.permission_decision == "deny" and not call.denial_reason

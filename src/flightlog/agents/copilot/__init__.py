@@ -1,6 +1,6 @@
 """The only code that knows Copilot CLI; exports AGENT.
 
-Copilot CLI's sessions: `session-state/<id>/events.jsonl`, in old versions `<id>.jsonl`.
+Its sessions are `session-state/<id>/events.jsonl`, in old versions `<id>.jsonl`.
 """
 
 import os

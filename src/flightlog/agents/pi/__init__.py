@@ -1,6 +1,6 @@
 """The only code that knows Pi; exports AGENT.
 
-Pi's sessions: `agent/sessions/--<directory>--/<time>_<session>.jsonl`.
+Its sessions are `agent/sessions/--<directory>--/<time>_<session>.jsonl`.
 """
 
 from collections.abc import Sequence

@@ -27,7 +27,7 @@ from flightlog.agents.dialects.gemini import (
     make_result,
 )
 from flightlog.agents.line_source import LineFormat, LineSource
-from flightlog.agents.qwen import files
+from flightlog.agents.qwen import AGENT_NAME, main_path, name_thread, session_files
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -82,7 +82,7 @@ class QwenDecoder:
 
     def __init__(self, file: SessionFile) -> None:
         """Decode the file of one thread."""
-        self._file = files.name_thread(file)
+        self._file = name_thread(file)
         self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
         self._taken: set[str] = set()  # responses that have one
@@ -256,7 +256,7 @@ class QwenCounter:
 
 def read_subagent_events(file: SessionFile) -> Iterator[dict[str, Any]]:
     """Yield the responses of a subagent, which are records of the session's own file."""
-    with suppress(OSError, Unreadable), closing(open_reader(files.main_path(file))) as reader:
+    with suppress(OSError, Unreadable), closing(open_reader(main_path(file))) as reader:
         for block in read_blocks(reader, 0, bytearray(_BLOCK_BYTES)):
             for line in iter_lines_with(API_RESPONSE.encode(), block.view, block.end):
                 record = parse_object(bytes(line)) or {}
@@ -318,7 +318,7 @@ def _decode_system(record: dict[str, Any]) -> Event:
 
 SOURCE = LineSource(
     LineFormat(
-        agent=files.AGENT_NAME,
+        agent=AGENT_NAME,
         fidelity=Fidelity(
             timestamps=True,
             usage=True,
@@ -334,5 +334,5 @@ SOURCE = LineSource(
         usage_needles=(API_RESPONSE.encode(), b'"assistant"'),
         context_needles=(API_RESPONSE.encode(),),
     ),
-    files.session_files,
+    session_files,
 )
