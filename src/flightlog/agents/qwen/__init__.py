@@ -1,6 +1,7 @@
 """The only code that knows Qwen Code; exports AGENT.
 
-Its sessions are `projects/<slug>/chats/<session>.jsonl` below `~/.qwen`. A subagent's file is `projects/<slug>/subagents/<session>/agent-<id>.jsonl`; 0.15 wrote none.
+Its sessions are `projects/<slug>/chats/<session>.jsonl` below `~/.qwen`. A subagent's file is
+`projects/<slug>/subagents/<session>/agent-<id>.jsonl`; 0.15 wrote none.
 """
 
 import re
