@@ -244,7 +244,7 @@ def paint_lines(lines: Sequence[Any], *, color: bool) -> list[str]:
 
 def _dashboard_lines(runtime: Runtime, width: int, height: int) -> Sequence[Any]:
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
-    from flightlog.live.recent import list_recent
+    from flightlog.live.observe import list_recent
     from flightlog.live.service import watch_here
 
     size = TerminalSize(width, height - 1, runtime.zone, runtime.clock.now_ms())

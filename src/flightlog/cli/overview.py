@@ -138,7 +138,7 @@ def status(*, as_json: bool) -> None:
     """
     import msgspec
 
-    from flightlog.live.recent import list_recent
+    from flightlog.live.observe import list_recent
     from flightlog.live.service import list_running, redact_for_output, watch_here
     from flightlog.recorder.overview import read_status
 
@@ -211,7 +211,7 @@ def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
 
     from flightlog.cli.live import paint_lines
     from flightlog.live.dashboard import TerminalSize, dashboard_lines
-    from flightlog.live.recent import list_recent
+    from flightlog.live.observe import list_recent
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -13,7 +13,7 @@ from flightlog.live.billing import merge_accounts, switch_advice
 from flightlog.live.collector import LiveState
 from flightlog.live.health import RESTING, WAITING
 from flightlog.live.layout import format_age
-from flightlog.live.recent import RecentSession
+from flightlog.live.observe import RecentSession
 from flightlog.live.state import (
     AuthProfile,
     RuntimeSession,

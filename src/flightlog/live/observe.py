@@ -1,7 +1,7 @@
 """Observe sessions: hook log, status payloads, transcript tail, git, tmux, processes.
 
 Reads only what is new since the last collection. An `ObservedSession` stores how far each file
-was read; it is a cache and can be deleted.
+was read; it is a cache and can be deleted. Agents without hooks are known by their records alone.
 """
 
 import os
@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit, is_notice, read_new_status
-from flightlog.archive.archive import SessionFiles
+from flightlog.agents.recordings import find_agent_dirs
+from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.hooks.statusline_segments import compaction_point, context_percent
 from flightlog.live.billing import LimitSample
-from flightlog.live.health import SYNCED_MS
+from flightlog.live.health import LIVE_MS, SYNCED_MS
 from flightlog.live.layout import format_age
 from flightlog.live.state import (
     ContextUsage,
@@ -30,6 +31,8 @@ from flightlog.live.state import (
     VendorWindow,
 )
 from flightlog.model.errors import FlightlogError
+from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import one_line
 from flightlog.privacy.scanner import secret_counts
 from flightlog.sources.hook_log import read_new_hook_records
@@ -335,3 +338,28 @@ def _is_ours(socket: str) -> bool:
     except OSError:
         return False
     return status is not None and stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid()
+
+
+class RecentSession(Struct, frozen=True):
+    """A session with a record of the last hour; whether its agent still runs is not known."""
+
+    session: str
+    agent: str
+    project: str
+    last_record_ms: int
+
+
+def list_recent(runtime: Runtime) -> list[RecentSession]:
+    """Return the sessions of other agents than Claude Code with a new record, newest first."""
+    dirs = {
+        name: paths for name, paths in find_agent_dirs(runtime).items() if name != DEFAULT_AGENT
+    }
+    archive, since_ms = Archive(dirs), runtime.clock.now_ms() - LIVE_MS
+    recent = []
+    for recording in archive.recordings.values():
+        if recording.changed_ms > since_ms:
+            last_ms = archive.last_record_ms(recording)
+            if last_ms > since_ms:
+                cwd = archive.first_cwd(recording)
+                recent.append(RecentSession(recording.session, recording.agent, cwd, last_ms))
+    return sorted(recent, key=lambda session: (-session.last_record_ms, session.session))

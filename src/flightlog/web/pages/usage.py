@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from flightlog.agents import agent_label
 from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.dashboard import LIFE_WORDS, label_sessions
-from flightlog.live.recent import list_recent
+from flightlog.live.observe import list_recent
 from flightlog.live.service import read_last_states, watch_here
 from flightlog.model.usage import Breakdown, UsageRow
 from flightlog.usage.prices import PRICES_FROM
