@@ -165,7 +165,8 @@ def _lengthen(record: Any, draw: random.Random, filler: list[str]) -> Any:
     if not isinstance(record, dict) or "usage" in json.dumps(record).lower():
         return record
     extra = draw.choice(filler)[: draw.randint(0, _FILLER_BYTES)]
-    longest = max(_iter_texts(record), key=len, default="")
+    words = (text for text in _iter_texts(record) if " " in text)  # no id
+    longest = max(words, key=len, default="")
     if len(longest) < 20:
         return record
     text = json.dumps(record)
