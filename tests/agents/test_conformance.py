@@ -1,6 +1,7 @@
 """The laws that the source of every registered agent keeps, on what real agents wrote."""
 
 import json
+import os
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -190,6 +191,20 @@ def test_damage_never_raises(name, data, tmp_path_factory):
     assert source.tail(file.path, 0).end <= file.size
     assert all(isinstance(entry, Entry) for entry in source.titles([file]))
     assert all(isinstance(thread, str) for thread in source.thread_contexts([file]))
+
+
+@pytest.mark.parametrize("name", sorted(ONE_FILE.keys() - {"opencode"}))
+def test_pipes_and_links_in_a_circle_are_listed_as_damage(name, tmp_path):
+    path = tmp_path / ONE_FILE[name]
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)  # opening one waits for a writer
+    for folder in (path.parent, path.parent.parent):
+        (folder / "circle").symlink_to(folder / "circle")
+
+    listing = find_agent(name).find([str(tmp_path)])
+
+    assert listing.files == ()
+    assert "not a file" in {damage.reason for damage in listing.damage}
 
 
 def test_a_file_that_is_gone_is_damage(agent, tmp_path):

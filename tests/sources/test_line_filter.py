@@ -51,3 +51,12 @@ def test_the_last_line_before_an_offset_is_found_at_any_block_size(content, need
         line_filter._BACK_BYTES = usual
 
     assert found == (max(offsets.items()) if offsets else None)
+
+
+def test_a_line_of_many_blocks_is_copied_a_few_times():
+    reader = Bytes(b"ab\n" + b"x" * (100 * line_filter._BACK_BYTES) + b"\n")
+    reads = []
+    read, reader.read = reader.read, lambda *span: reads.append(span) or read(*span)
+
+    assert find_line_before(reader, b"ab", len(reader.content)) == (0, b"ab")
+    assert len(reads) < 10

@@ -76,6 +76,12 @@ def int_field(record: dict[str, Any], key: str) -> int:
     return int(value) if 0 <= value < 2**53 else 0
 
 
+def time_field(record: dict[str, Any], key: str) -> int:
+    """Return a time in milliseconds before the year 2200, or 0."""
+    at_ms = int_field(record, key)
+    return at_ms if at_ms < LATEST_MS else 0
+
+
 def object_field(record: dict[str, Any], key: str) -> dict[str, Any]:
     """Return an object field, or an empty one."""
     value = record.get(key)

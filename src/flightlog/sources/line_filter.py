@@ -56,7 +56,8 @@ def find_line_before(reader: Reader, needle: bytes, end: int) -> tuple[int, byte
     """Return offset and content of the last whole line before `end` that contains `needle`."""
     rest = b""  # the beginning of the block after, up to its first newline
     while end > 0:
-        start = max(0, end - _BACK_BYTES)
+        # A line of many blocks is copied with each of them, so they grow with it.
+        start = max(0, end - max(_BACK_BYTES, len(rest)))
         block = reader.read(start, end - start) + rest
         # A line that begins in front of this block is looked at with the block before.
         begin = block.find(_NEWLINE) + 1 if start else 0

@@ -24,6 +24,7 @@ from support.real_clients import TOOLS, make_machine
 CODEX = find_agent("codex")
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "codex"
 CASES = sorted(str(path.parent.relative_to(RECORDINGS)) for path in RECORDINGS.rglob("wire.jsonl"))
+TOTALS = ("total_token_usage", "last_token_usage")
 MIGRATED = ("0.140.0/legacy-fork", "0.140.0/subagent-fork-context")
 
 
@@ -370,3 +371,33 @@ def test_harbor_accepts_every_trajectory(tmp_path):
     files = sorted(tmp_path.glob("0*/**/*.json"))
     errors = {path: errors for path, errors in validated("0.25.0", files).items() if errors}
     assert (len(files) >= len(archive.recordings), errors) == (True, {})
+
+
+def test_a_count_that_no_index_could_store_is_damage(tmp_path):
+    home = home_of(tmp_path, "0.166.0/multi-turn-tools")
+    (path,) = home.rglob("rollout-*.jsonl")
+    huge = {"usage": {"input_tokens": 10**40, "output_tokens": 5}}
+    record = {"timestamp": "", "type": "token_usage_record", "payload": huge}
+    path.write_text(f"{path.read_text()}{json.dumps(record)}\n")
+
+    report = read_archive(home, tmp_path / "data").usage_report(Breakdown.SESSION, UTC)
+
+    assert report.total.usage == wire_usage("0.166.0/multi-turn-tools")
+    assert report.damaged_lines == 1
+
+
+@pytest.mark.parametrize("turn", ["1", None])
+def test_turns_without_a_name_of_their_own_count_in_each_thread(turn, tmp_path):
+    counts = {"input_tokens": 100, "output_tokens": 5}
+    total = {"type": "token_count", "info": dict.fromkeys(TOTALS, counts)}
+    for thread in ("a" * 36, "b" * 36):
+        lines = [
+            {"type": "session_meta", "payload": {"id": thread}},
+            {"type": "turn_context", "payload": {"turn_id": turn, "model": "gpt-5"}},
+            {"type": "event_msg", "payload": total, "timestamp": "2026-01-01T00:00:00Z"},
+        ]
+        path = tmp_path / "sessions" / f"rollout-2026-01-01T00-00-00-{thread}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    assert total_usage(tmp_path) == Usage(200, 10)

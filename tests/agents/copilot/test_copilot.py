@@ -1,6 +1,8 @@
 """Copilot CLI's sessions: what its real client recorded, and what other versions write."""
 
 import json
+import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -275,3 +277,23 @@ def test_each_thread_has_its_system_prompt(tmp_path):
 
     assert sorted(len(name) for name in contexts) == [0, 36]
     assert all(context.system.startswith("[system prompt") for context in contexts.values())
+
+
+def test_only_the_beginning_of_the_notes_is_read(tmp_path):
+    file = write_events(tmp_path, ("user.message", {"content": "hi"}))
+    notes = Path(file.path).with_name("workspace.yaml")
+    notes.write_text(f"name: Short\nsummary: {'&a [*a] ' * (1 << 20)}\n")
+    tracemalloc.start()
+    (title,) = source_of(AGENT).titles([file])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert title.event.text == "Short"
+    assert peak < notes.stat().st_size // 2
+
+
+def test_a_named_pipe_in_place_of_the_notes_is_no_title(tmp_path):
+    file = write_events(tmp_path, ("user.message", {"content": "hi"}))
+    os.mkfifo(Path(file.path).with_name("workspace.yaml"))
+
+    assert list(source_of(AGENT).titles([file])) == []

@@ -1,9 +1,11 @@
 """OpenCode: a session's rows as turns, tool calls and subagents; live, archived and damaged."""
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC
 
 import pytest
 
@@ -15,6 +17,7 @@ from flightlog.archive.session_reader import SessionFollower
 from flightlog.model.entries import Entry, UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.session import NoteKind
+from flightlog.model.usage import Breakdown
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from support.cli_runs import within
@@ -24,6 +27,7 @@ OPENCODE = find_agent("opencode")
 SOURCE = OPENCODE.source
 VERSION = "opencode/1.18.33"
 FOLDER = ".local/share/opencode"
+TABLES = ("session", "message", "part")
 NEW_MESSAGE = (
     "INSERT INTO message SELECT id || 'x', session_id, time_created + 5, time_updated, data"
     " FROM message WHERE data LIKE '%assistant%' ORDER BY session_id, time_created DESC LIMIT 1"
@@ -383,3 +387,28 @@ def test_commands_know_sessions_of_opencode(home):
     (row,) = json.loads(counted.out)["rows"]
     assert (row["agent"], row["input_tokens"], row["output_tokens"]) == ("opencode", 15_610, 104)
     assert name[:8] in found.out
+
+
+def test_times_out_of_range_are_unknown_and_hide_no_session(home):
+    created = "UPDATE message SET data = json_set(data, '$.time.created', 9007199254740000)"
+    usual = len(read(home).steps)
+    change(home, created, *(f"UPDATE {name} SET time_updated = {2**63 - 1}" for name in TABLES))
+
+    listing = find(home)
+    report = UsagePipeline(listing.files, None).report(Breakdown.DAY, UTC)
+
+    assert (len(listing.files), listing.damage) == (2, ())
+    assert all(file.changed_ns < 2**63 for file in listing.files)
+    assert (report.total.last_ms, report.total.responses) == (0, 4)
+    assert len(read(home).steps) == usual
+
+
+def test_a_named_pipe_in_place_of_a_database_is_damage(tmp_path):
+    os.mkfifo(tmp_path / "opencode.db")
+    (tmp_path / "storage/session/p").mkdir(parents=True)
+    os.mkfifo(tmp_path / "storage/session/p/s.json")
+
+    listing = OPENCODE.find([str(tmp_path)])
+
+    assert listing.files == ()
+    assert [damage.reason for damage in listing.damage] == ["not a file", "not a file"]

@@ -233,3 +233,17 @@ def test_the_prompt_and_tools_are_those_after_all_changes(tmp_path):
     assert context.tools == (
         {"name": "read", "description": "", "input_schema": {"type": "object"}},
     )
+
+
+def test_responses_to_which_a_server_gave_one_id_count_each(tmp_path):
+    reply = {"model": "m", "responseId": "chatcmpl-0", "usage": COUNTS}
+    file = write_entries(tmp_path, *(message("assistant", **reply, timestamp=at) for at in (1, 2)))
+
+    assert sum_rows(usage_rows(file)) == TOKENS + TOKENS
+
+
+def test_no_more_is_written_for_an_hour_than_in_all(tmp_path):
+    counts = COUNTS | {"cacheWrite": 8, "cacheWrite1h": 99}
+    file = write_entries(tmp_path, message("assistant", model="m", usage=counts))
+
+    assert sum_rows(usage_rows(file)) == Usage(10, 5, 70, 8, 8)

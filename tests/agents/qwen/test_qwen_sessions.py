@@ -258,3 +258,31 @@ def test_titles_commands_errors_and_unknown_records(tmp_path):
         (NoteKind.UNKNOWN, "system/brand_new with a"),
     ]
     assert session.unknown_record_types == (("system/brand_new", 1),)
+
+
+def test_words_about_the_event_of_a_response_count_nothing(tmp_path):
+    home = agent_dir(tmp_path, TOOLS)
+    words = {"parts": [{"text": "an event qwen-code.api_response comes first"}]}
+    counts = {"promptTokenCount": 7}
+    reply = {"type": "assistant", "message": words, "usageMetadata": counts}
+    add_records(home, {"type": "user", "message": words})
+    (before,) = QWEN.find([str(home)]).files
+    end = QWEN.source.scan_usage(before).end
+    add_records(home, reply, {"type": "assistant", "usageMetadata": counts})
+    (file,) = QWEN.find([str(home)]).files
+
+    assert QWEN.source.scan_usage(file, end).rows == []
+    assert total_usage("qwen", home) == wire_usage(TOOLS)
+
+
+def test_a_response_with_half_an_emoji_in_its_text_counts(tmp_path):
+    home = agent_dir(tmp_path, TOOLS)
+
+    def cut_emoji(record):
+        if is_event(record):
+            record["systemPayload"]["uiEvent"]["response_text"] = "\ud83d"
+        return record
+
+    edit_lines(home, cut_emoji)
+
+    assert total_usage("qwen", home) == wire_usage(TOOLS)

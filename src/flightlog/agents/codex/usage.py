@@ -12,10 +12,10 @@ then: its turn and the total before it. A fork that copies its parent copies bot
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import ClientTotals, Usage, UsageLine, split_prompt
@@ -27,13 +27,17 @@ NEEDLES = (
 )
 
 
+# A count beyond what any number of JSON holds exactly is damage; no index could store it.
+TokenCount = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
+
+
 class TokenFields(Struct, frozen=True, gc=False):
     """Token counts as Codex writes them: cached tokens are in the input, reasoning in the output."""
 
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: TokenCount = 0
+    cached_input_tokens: TokenCount = 0
+    cache_write_input_tokens: TokenCount = 0
+    output_tokens: TokenCount = 0
 
     def to_usage(self) -> Usage:
         """Return the counts by price class."""
@@ -70,6 +74,7 @@ class CountedLine(Struct, frozen=True, gc=False):
     timestamp: str = ""
 
 
+_UUID_CHARS = 32  # without its dashes
 decode_line = msgspec.json.Decoder(CountedLine).decode
 
 
@@ -77,12 +82,17 @@ class ResponseTracker:
     """Follows the turns and totals of one rollout; the decoder and the counter use it alike."""
 
     def __init__(self) -> None:
-        self.model, self.cwd, self.turn = "", "", ""
+        self.model, self.cwd, self._turn = "", "", ""
         self._root = ""
         self._is_turn_named = False
         self._total = TokenFields()  # as the last event states it
         self._tokens = 0  # of all responses so far, those that the parent of a copy has included
         self._recorded: TokenFields | None = None  # counts of a record that no event repeated yet
+
+    @property
+    def turn(self) -> str:
+        """The name of the turn; one that is no UUID is told apart by its thread."""
+        return self._turn if len(self._turn) >= _UUID_CHARS else f"{self._root}.{self._turn}"
 
     @property
     def message_id(self) -> str:
@@ -109,14 +119,14 @@ class ResponseTracker:
             case "event_msg" if payload.type == "user_message" and not self._is_turn_named:
                 # Versions up to 0.90 do not name their turns.
                 text = str(payload.message).encode("utf-8", "replace")
-                self.turn = f"{self._root}.{hashlib.blake2b(text, digest_size=6).hexdigest()}"
+                self._turn = hashlib.blake2b(text, digest_size=6).hexdigest()
             case "event_msg" if payload.type == "token_count" and payload.info is not None:
                 return self._follow_total(payload.info)
         return None
 
     def _start_turn(self, turn: str | None) -> None:
         if turn:
-            self.turn, self._is_turn_named = turn, True
+            self._turn, self._is_turn_named = turn, True
 
     def _follow_total(self, info: _CountInfo) -> tuple[str, str, Usage] | None:
         total, last = info.total_token_usage, info.last_token_usage

@@ -24,7 +24,7 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
         for entry in list_entries(f"{config_dir}/session-state", damage):
             if entry.name.startswith("."):
                 continue  # the client's locks
-            if entry.is_dir():
+            if os.path.isdir(entry.path):  # noqa: PTH112 - never raises, unlike that of the entry
                 files.append(
                     describe_file(AGENT_NAME, f"{entry.path}/{_EVENTS}", entry.name, damage)
                 )

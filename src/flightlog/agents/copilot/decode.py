@@ -8,6 +8,7 @@ own, which gives the step its usage; the message of the call has the same `apiCa
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ from flightlog.model.entries import (
     UserPrompt,
     image_from_base64,
 )
+from flightlog.model.errors import Unreadable
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import UsageQuality
 from flightlog.sources.foreign_json import (
@@ -65,10 +67,11 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 from flightlog.sources.protocol import Fidelity
-from flightlog.store.recordings.reader import raw_lines
+from flightlog.store.recordings.reader import open_reader, raw_lines
 
 # In `workspace.yaml`. A title of several lines, the first prompt, is a block there.
 _TITLE = re.compile(r"^name: ([^|>].*)$", re.MULTILINE)
+_NOTES_BYTES = 1 << 16  # they have 500, and the first prompt if that is the title
 _SYSTEM = b'"system.message"'
 _PROMPTS = {
     "abort": (PromptKind.INTERRUPTION, "reason"),
@@ -245,7 +248,7 @@ class CopilotSource(LineSource):
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield the titles in the notes beside the sessions' events."""
         for file in files:
-            text = b"".join(raw_lines(workspace_path(file), 0)).decode("utf-8", "replace")
+            text = _read_notes(workspace_path(file))
             if found := _TITLE.search(text):
                 title = found[1].strip().strip("'\"").replace("''", "'")
                 event = SessionTitled(title, is_user_title="\nuser_named: true" in text)
@@ -290,6 +293,13 @@ SOURCE = CopilotSource(
     ),
     describe_current,
 )
+
+
+def _read_notes(path: str) -> str:
+    """Return the beginning of the notes beside a session, or nothing."""
+    with suppress(OSError, Unreadable), closing(open_reader(path)) as reader:
+        return reader.read(0, _NOTES_BYTES).decode("utf-8", "replace")
+    return ""
 
 
 def _decode_prompt(data: dict[str, Any], *, is_subagent: bool) -> UserPrompt:

@@ -53,6 +53,7 @@ from flightlog.sources.foreign_json import (
     object_field,
     parse_object,
     text_field,
+    time_field,
 )
 from flightlog.sources.protocol import Fidelity, TranscriptTail
 from flightlog.store.recordings.reader import is_virtual
@@ -84,7 +85,7 @@ class OpenCodeDecoder:
             self._context = RecordContext(
                 cwd=text_field(record, "directory"), version=text_field(record, "version")
             )
-            at_ms = int_field(record, "time_created")
+            at_ms = time_field(record, "time_created")
             return [self._entry(message.id, Ignored("session"), at_ms)]
         if kind == "state":
             return list(self._decode_state(record))
@@ -102,7 +103,7 @@ class OpenCodeDecoder:
     def _decode_state(self, record: dict[str, Any]) -> Iterator[Entry]:
         if self._file.subagent:
             return
-        at_ms, uuid = int_field(record, "time_updated"), text_field(record, "id")
+        at_ms, uuid = time_field(record, "time_updated"), text_field(record, "id")
         title = text_field(record, "title")
         if title and not title.startswith(_DEFAULT_TITLES):
             yield self._entry(uuid, SessionTitled(title), at_ms, f"title:{at_ms}")
@@ -210,7 +211,7 @@ class _Message(Struct, frozen=True):
 
     @property
     def created_ms(self) -> int:
-        return int_field(object_field(self.data, "time"), "created")
+        return time_field(object_field(self.data, "time"), "created")
 
     @property
     def is_complete(self) -> bool:
@@ -284,7 +285,7 @@ def _unknown_part(part: dict[str, Any]) -> UnknownRecord:
 
 def _times(value: dict[str, Any]) -> tuple[int, int]:
     time = object_field(value, "time")
-    return int_field(time, "start") or int_field(time, "created"), int_field(time, "end")
+    return time_field(time, "start") or time_field(time, "created"), time_field(time, "end")
 
 
 FORMAT = LineFormat(

@@ -15,17 +15,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from flightlog.agents.opencode.rows import TOTALS, TREE, open_database
+from flightlog.agents.opencode.rows import TOTALS, TREE, open_database, read_file
 from flightlog.agents.session_files import list_entries
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
-from flightlog.sources.foreign_json import parse_object, text_field
+from flightlog.sources.foreign_json import LATEST_MS, parse_object, text_field
 from flightlog.sources.protocol import FileListing
 
 AGENT_NAME = "opencode"
 _DATABASE = re.compile(r"opencode(-[\w.-]+)?\.db")
 _MS = "COALESCE(CAST({} AS INTEGER), 0)"  # in a damaged row a time may be anything
+_TIME_END = 10**15  # later times are damage, and their sum is not to overflow
 _NS = 1_000_000  # in a millisecond
 _ROW_BYTES = 1 << 10  # a guess: the size of a session is not known before it is read
 
@@ -89,7 +90,7 @@ def _list_database(path: str, root: str = "") -> list[ListedSession]:
             ", ".join(("parent_id", _MS.format("time_updated"), *totals)), "session", "id"
         )
         group = "GROUP BY session_id"
-        written = f"COUNT(*), SUM(time_updated), {_MS.format('MAX(time_updated)')}"
+        written = f"COUNT(*), SUM({_MS.format('time_updated')} % {_TIME_END}), {_MS.format('MAX(time_updated)')}"
         messages = fetch(written, "message", "session_id", group)
         parts = fetch("COUNT(*)", "part", "session_id", group)
         events: dict[str, tuple[int, ...]] = {}
@@ -102,7 +103,7 @@ def _list_database(path: str, root: str = "") -> list[ListedSession]:
     for name, (parent, updated_ms, *rest) in sessions.items():
         own = messages.get(name, (0, 0, 0)), parts.get(name, (0,))
         state = zlib.crc32(repr((updated_ms, rest, own, events.get(name))).encode())
-        changed_ms = max(updated_ms, own[0][2], 0)
+        changed_ms = min(max(updated_ms, own[0][2], 0), LATEST_MS)
         count = 1 + own[0][0] + own[1][0]
         listed.append(ListedSession(name, str(parent or ""), path, changed_ms, state, count))
     return listed
@@ -122,8 +123,7 @@ def _list_storage(
             parts = [f"{storage}/part/{path.rpartition('/')[2][:-5]}" for path in messages]
             times = [_changed_ns(path) for path in (entry.path, *messages, *parts)]
             try:
-                with open(entry.path, "rb") as file:  # noqa: PTH123 - plain text
-                    parent = text_field(parse_object(file.read()) or {}, "parentID")
+                parent = text_field(parse_object(read_file(entry.path)) or {}, "parentID")
             except OSError as error:
                 damage.append(Damage(entry.path, 0, 0, error.strerror or "unreadable"))
                 continue

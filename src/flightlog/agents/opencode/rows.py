@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import sqlite3
+import stat
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -99,6 +100,8 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
     and another thread need their own.
     """
     state = os.stat(path)  # noqa: PTH116 - as text, like all paths here
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.EINVAL, "not a file", path)  # SQLite would wait for a named pipe
     key = (path, state.st_dev, state.st_ino, os.getpid(), threading.get_ident())
     try:
         database = _connections.get(key)
@@ -165,7 +168,7 @@ def _fetch_row(database: sqlite3.Connection, select: str, session: str) -> dict[
 def _load_files(path: str, session: str, *, with_parts: bool) -> SessionRows:
     """Read the files in which older versions kept each row."""
     storage = path.rpartition("/session/")[0]
-    info = parse_object(_read_file(path)) or {}
+    info = parse_object(read_file(path)) or {}
     times = object_field(info, "time")
     columns = {
         "id": session,
@@ -191,10 +194,13 @@ def _iter_files(folder: str) -> Iterator[tuple[str, bytes]]:
         for name in sorted(os.listdir(folder)):  # noqa: PTH208 - plain text
             if name.endswith(".json"):
                 with suppress(FileNotFoundError):  # deleted meanwhile
-                    yield name.removesuffix(".json"), _read_file(f"{folder}/{name}")
+                    yield name.removesuffix(".json"), read_file(f"{folder}/{name}")
 
 
-def _read_file(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a file; raise `OSError` for anything else, such as a named pipe."""
+    if not os.path.isfile(path):  # noqa: PTH113 - as above
+        raise FileNotFoundError(errno.ENOENT, "not a file", path)
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         return file.read()
 

@@ -13,7 +13,13 @@ from msgspec.structs import asdict
 
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import ClientTotals, ModelTotal, Usage, UsageLine, UsageQuality
-from flightlog.sources.foreign_json import int_field, object_field, parse_object, text_field
+from flightlog.sources.foreign_json import (
+    int_field,
+    object_field,
+    parse_object,
+    text_field,
+    time_field,
+)
 
 ABORTED = "MessageAbortedError"
 
@@ -61,7 +67,7 @@ def decode_totals(state: dict[str, Any]) -> ClientTotals | None:
     # Without a price for its model the client counts 0.
     cost_usd = float(cost) if isinstance(cost, int | float) and cost > 0 else None
     total = ModelTotal(model=model, cost_usd=cost_usd, **asdict(usage))
-    as_of_ms = int_field(state, "time_updated")
+    as_of_ms = time_field(state, "time_updated")
     return ClientTotals(text_field(state, "id"), cost_usd, 0, (total,), as_of_ms)
 
 
@@ -94,7 +100,7 @@ class OpenCodeCounter:
             session=self._file.session,
             model=text_field(data, "modelID"),
             **asdict(usage),
-            at_ms=int_field(object_field(data, "time"), "created"),
+            at_ms=time_field(object_field(data, "time"), "created"),
             project=text_field(object_field(data, "path"), "cwd") or self._project,
             request_id="",
             subagent=self._file.subagent,

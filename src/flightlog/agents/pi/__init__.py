@@ -3,6 +3,7 @@
 Its sessions are `agent/sessions/--<directory>--/<time>_<session>.jsonl`.
 """
 
+import os
 from collections.abc import Sequence
 
 from flightlog.agents.session_files import ReadOnlyAgent, describe_file, list_entries
@@ -20,7 +21,8 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
     for pi_dir in dirs:
         for project in list_entries(f"{pi_dir}/agent/sessions", damage):
             # Versions before the directories of projects wrote the files here.
-            for entry in list_entries(project.path, damage) if project.is_dir() else [project]:
+            is_folder = os.path.isdir(project.path)  # noqa: PTH112 - never raises
+            for entry in list_entries(project.path, damage) if is_folder else [project]:
                 name = entry.name.removesuffix(".jsonl")
                 if name != entry.name:
                     session = name.partition("_")[2] or name

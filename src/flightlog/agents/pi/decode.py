@@ -6,7 +6,8 @@ that the person left stays in the file, and its turns are those that do not lead
 `input` has no cached tokens in it, and `reasoning` is inside `output`; both were measured against
 the responses that version 0.87.1 received. Besides replies, a compaction, the summary of a left
 branch, a tool that asks a model, and side calls (`usage`, such as `cache_warm`) count. A fork is a
-copy of its parent: a response has the id that its provider gave it, anything else that of its entry.
+copy of its parent: a response has the id that its provider gave it and its time, anything else that
+of its entry.
 """
 
 import hashlib
@@ -75,12 +76,13 @@ _PROMPTS = {
 
 def decode_usage(counts: dict[str, Any]) -> Usage:
     """Return the tokens of a call."""
+    write = int_field(counts, "cacheWrite")
     return Usage(
         input_tokens=int_field(counts, "input"),
         output_tokens=int_field(counts, "output"),
         cache_read_tokens=int_field(counts, "cacheRead"),
-        cache_write_tokens=int_field(counts, "cacheWrite"),
-        cache_write_1h_tokens=int_field(counts, "cacheWrite1h"),
+        cache_write_tokens=write,
+        cache_write_1h_tokens=min(int_field(counts, "cacheWrite1h"), write),
     )
 
 
@@ -94,7 +96,10 @@ def entry_name(record: dict[str, Any], line: bytes) -> str:
 def response_name(record: dict[str, Any], line: bytes) -> str:
     """Return the id of the response in an entry, see above."""
     message = object_field(record, "message")
-    return text_field(message, "responseId") or entry_name(record, line)
+    if response := text_field(message, "responseId"):
+        # Some servers give all their responses the same id.
+        return f"{response}-{int_field(message, 'timestamp')}"
+    return entry_name(record, line)
 
 
 def find_counts(record: dict[str, Any]) -> dict[str, Any] | None:

@@ -235,11 +235,11 @@ class QwenCounter:
         """Yield the response that a line reports."""
         if self._has_events and API_RESPONSE.encode() not in line:
             return
-        record = msgspec.json.decode(line, type=dict[str, Any])
+        record = parse_object(line) or msgspec.json.decode(line, type=dict[str, Any])
         event, own = find_event(record), object_field(record, "usageMetadata")
         is_event = text_field(event, "event.name") == API_RESPONSE
         self._has_events |= is_event
-        if is_event or record.get("type") == "assistant":
+        if is_event or (record.get("type") == "assistant" and not self._has_events):
             response = ModelResponse(
                 text_field(record, "uuid"),
                 self._file.session,
@@ -332,7 +332,8 @@ SOURCE = LineSource(
         new_decoder=QwenDecoder,
         new_counter=QwenCounter,
         usage_needles=(API_RESPONSE.encode(), b'"assistant"'),
-        context_needles=(API_RESPONSE.encode(),),
+        # With quotes: in a text, such as a prompt about it, they would be escaped.
+        context_needles=(f'"{API_RESPONSE}"'.encode(),),
     ),
     session_files,
 )

@@ -6,6 +6,7 @@ read as lines.
 """
 
 import errno
+import io
 import mmap
 import os
 import re
@@ -64,7 +65,7 @@ def _read_virtual(path: str) -> bytes | None:
 def open_reader(path: str) -> Reader:
     """Open `path`, or the sealed recording of that name if there is no such file."""
     try:
-        return _PlainReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return _PlainReader(_open_unblocked(path))
     except FileNotFoundError:
         return _SealedReader(_open_recording(path))
     except NotADirectoryError:
@@ -72,6 +73,11 @@ def open_reader(path: str) -> Reader:
         if content is None:
             raise
         return MemoryReader(content)
+
+
+def _open_unblocked(path: str, flags: int = os.O_RDONLY) -> int:
+    """Open a file; a named pipe does not wait for a writer, and fails when it is read."""
+    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def content_size(path: str, listed: int) -> int:
@@ -129,7 +135,7 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
     A file that cannot be read has no lines: `sound_lines` reports it as damage.
     """
     try:
-        with open(path, "rb", buffering=_BLOCK_BYTES) as file:  # noqa: PTH123 - hot
+        with open(path, "rb", _BLOCK_BYTES, opener=_open_unblocked) as file:
             file.seek(start)
             yield from file
     except FileNotFoundError:
@@ -137,7 +143,7 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
             yield from _iter_recording_lines(path, start)
     except NotADirectoryError:
         with suppress(OSError):
-            yield from (_read_virtual(path) or b"")[start:].splitlines(keepends=True)
+            yield from io.BytesIO((_read_virtual(path) or b"")[start:])
     except OSError:
         return
 
