@@ -1,6 +1,7 @@
 """Copilot CLI's sessions: what its real client recorded, and what other versions write."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,13 @@ def test_the_title_is_taken_from_the_notes_beside_the_events(line, title, tmp_pa
     Path(file.path).with_name("workspace.yaml").write_text(f"id: s\n{line}\nuser_named: false\n")
 
     assert read_session(AGENT, tmp_path).title == title
+
+
+def test_a_pipe_instead_of_the_notes_is_not_opened(tmp_path):
+    file = write_events(tmp_path, ("user.message", {"content": "Hello."}))
+    os.mkfifo(Path(file.path).with_name("workspace.yaml"))
+
+    assert read_session(AGENT, tmp_path).title == "Hello."
 
 
 def test_a_session_of_the_real_client_counts_what_the_model_sent(tmp_path):

@@ -245,7 +245,10 @@ class CopilotSource(LineSource):
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield the titles in the notes beside the sessions' events."""
         for file in files:
-            text = b"".join(raw_lines(workspace_path(file), 0)).decode("utf-8", "replace")
+            lines = [
+                line for path in self.files_beside(file).values() for line in raw_lines(path, 0)
+            ]
+            text = b"".join(lines).decode("utf-8", "replace")
             if found := _TITLE.search(text):
                 title = found[1].strip().strip("'\"").replace("''", "'")
                 event = SessionTitled(title, is_user_title="\nuser_named: true" in text)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from flightlog.agents.opencode.rows import TOTALS, TREE, open_database
+from flightlog.agents.opencode.rows import TOTALS, TREE, open_database, read_file
 from flightlog.agents.session_files import list_entries
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
@@ -122,8 +122,7 @@ def _list_storage(
             parts = [f"{storage}/part/{path.rpartition('/')[2][:-5]}" for path in messages]
             times = [_changed_ns(path) for path in (entry.path, *messages, *parts)]
             try:
-                with open(entry.path, "rb") as file:  # noqa: PTH123 - plain text
-                    parent = text_field(parse_object(file.read()) or {}, "parentID")
+                parent = text_field(parse_object(read_file(entry.path)) or {}, "parentID")
             except OSError as error:
                 damage.append(Damage(entry.path, 0, 0, error.strerror or "unreadable"))
                 continue

@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import sqlite3
+import stat
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -98,7 +99,7 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
     It stays open for the next session: opening reads the whole write-ahead log. A forked process
     and another thread need their own.
     """
-    state = os.stat(path)  # noqa: PTH116 - as text, like all paths here
+    state = _stat_file(path)
     key = (path, state.st_dev, state.st_ino, os.getpid(), threading.get_ident())
     try:
         database = _connections.get(key)
@@ -165,7 +166,7 @@ def _fetch_row(database: sqlite3.Connection, select: str, session: str) -> dict[
 def _load_files(path: str, session: str, *, with_parts: bool) -> SessionRows:
     """Read the files in which older versions kept each row."""
     storage = path.rpartition("/session/")[0]
-    info = parse_object(_read_file(path)) or {}
+    info = parse_object(read_file(path)) or {}
     times = object_field(info, "time")
     columns = {
         "id": session,
@@ -191,12 +192,22 @@ def _iter_files(folder: str) -> Iterator[tuple[str, bytes]]:
         for name in sorted(os.listdir(folder)):  # noqa: PTH208 - plain text
             if name.endswith(".json"):
                 with suppress(FileNotFoundError):  # deleted meanwhile
-                    yield name.removesuffix(".json"), _read_file(f"{folder}/{name}")
+                    yield name.removesuffix(".json"), read_file(f"{folder}/{name}")
 
 
-def _read_file(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a file of an older version; raise `OSError` if it is not a file."""
+    _stat_file(path)
     with open(path, "rb") as file:  # noqa: PTH123 - as above
         return file.read()
+
+
+def _stat_file(path: str) -> os.stat_result:
+    state = os.stat(path)  # noqa: PTH116 - as text, like all paths here
+    if not stat.S_ISREG(state.st_mode):
+        # Opening a named pipe would block until a writer comes.
+        raise OSError(errno.EINVAL, "not a file", path)
+    return state
 
 
 def _make_lines(rows: SessionRows) -> Iterator[bytes]:
