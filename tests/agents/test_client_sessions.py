@@ -1,12 +1,13 @@
 """What holds for the sessions that the real client of any other agent recorded."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from flightlog.agents import source_of
+from flightlog.agents import find_agent, source_of
 from flightlog.agents.adoption import adopt_session_files
 from flightlog.model.entries import Entry
 from flightlog.model.errors import Damage
@@ -26,7 +27,21 @@ from support.client_recordings import lay_out_home, list_cases, wire_usage
 
 AGENTS = ("copilot", "pi")
 CASES = [case for agent in AGENTS for case in list_cases(agent)]
+THREAD = "01a1e51f-9707-7b41-a3c9-b11fd6582cf7"
+PIPES = {
+    "codex": f"sessions/2026/01/01/rollout-2026-01-01T00-00-00-{THREAD}.jsonl",
+    "copilot": "session-state/s/events.jsonl",
+    "gemini": "tmp/project/chats/session-2026-01-01T00-00-01a1e51f.jsonl",
+    "opencode": "opencode.db",
+    "pi": "agent/sessions/--p--/2026-01-01T00-00-00-000Z_s.jsonl",
+    "qwen": f"projects/-p/chats/{THREAD}.jsonl",
+}
 LONG = b'{"type":"unheard","data":{"text":"' + b"y" * (3 << 20) + b'"}}\n'
+
+
+def make_pipe(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
 
 
 def agent_of(case):
@@ -154,3 +169,20 @@ def test_commands_read_the_sessions_below_home(agent, tmp_path):
     assert usage["cache_read_tokens"] == total.cache_read_tokens
     assert "gamma" in found
     assert f"\n{agent}" in shown
+
+
+@pytest.mark.parametrize(
+    ("agent", "path"),
+    [
+        *PIPES.items(),
+        ("gemini", "tmp/project/chats/session-2026-01-01T00-00-01a1e51f.json"),
+        ("opencode", "storage/session/p/ses_a.json"),
+    ],
+)
+def test_a_pipe_instead_of_a_session_is_damage(agent, path, tmp_path):
+    make_pipe(Path(own_dir(agent, tmp_path), path))
+
+    listing = find_agent(agent).find([own_dir(agent, tmp_path)])
+
+    assert listing.files == ()
+    assert [damage.reason for damage in listing.damage] == ["not a file"]

@@ -167,6 +167,17 @@ def test_status_shows_recent_sessions_without_saying_they_run(machine, tmp_path)
     assert (status["running"], "nothing runs" in text, "tinker" in text) == ([], True, True)
 
 
+def test_status_shortens_no_id_to_the_beginning_of_another(machine, tmp_path):
+    start = int(time.time() * 1000) - 1_763_000_000_000 - 60_000
+    late = {"type": "prompt", "ms": start, "id": "p9", "text": "now"}
+    for session in (SESSION, "tinker-0002"):
+        write_session(tmp_path / "tinker", late, session=session)
+
+    words = run(tmp_path, "watch", "--once").split()
+
+    assert {SESSION, "tinker-0002"} <= {*words}
+
+
 def test_an_old_session_is_not_recent(machine):
     os.utime(machine / "tinker" / f"{SESSION}.jsonl")
 

@@ -32,6 +32,7 @@ NEGATIVES = (
     '"provider":"openai-responses"}},"apiCallId":"resp_{hex:24}"',
     '"provider":"openai-responses","blocks":[{{"id":"rs_{hex:24}"',
     '"clientName":"github/cli","isShared":true}},"agentId":"{uuid}"',
+    '"type":"gemini","content":"","toolCalls":[{{"id":"run_shell_command__call_{hex:24}"',
     "md5sum {hex:32}  file.bin",
     "!function(e,t){{var n=e.key;t.token=n}}(window,document)",
     "Bearer <token>",

@@ -21,6 +21,7 @@ from flightlog.live.state import (
     VendorLimits,
     VendorWindow,
 )
+from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40  # below this width the tables are cut instead of narrowed
@@ -175,11 +176,12 @@ def _session_lines(
 def _recent_lines(
     recent: Sequence[RecentSession], now_ms: int, screen: TerminalSize
 ) -> list[DashboardLine]:
+    names = unique_prefixes(session.session for session in recent)
     rows = [("SESSION", "PROJECT", "AGENT", "LAST RECORD")]
     for session in recent:
         project = PurePosixPath(session.project).name or "-"
         age = f"{format_age(now_ms - session.last_record_ms)} ago"
-        rows.append((session.session[:8], project, session.agent, age))
+        rows.append((names[session.session], project, session.agent, age))
     head = DashboardLine("Active in the last hour; whether they run is not recorded:")
     return [DashboardLine(""), head, *_table_lines(rows, ColumnLayout((), ()), screen, {})]
 

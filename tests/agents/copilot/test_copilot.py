@@ -227,6 +227,13 @@ def test_the_title_is_taken_from_the_notes_beside_the_events(line, title, tmp_pa
     assert read_session(AGENT, tmp_path).title == title
 
 
+def test_a_pipe_instead_of_the_notes_is_not_opened(tmp_path):
+    file = write_events(tmp_path, ("user.message", {"content": "Hello."}))
+    os.mkfifo(Path(file.path).with_name("workspace.yaml"))
+
+    assert read_session(AGENT, tmp_path).title == "Hello."
+
+
 def test_a_session_of_the_real_client_counts_what_the_model_sent(tmp_path):
     machine = make_machine(tmp_path, AGENT)
     replies = [

@@ -1,6 +1,7 @@
 """Pi's sessions: what its real client recorded, and what its documented format allows."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -175,6 +176,15 @@ def test_counts_of_a_cut_reply_are_a_lower_bound_or_unknown(stop, counts, qualit
     assert (row.quality, row.is_aborted) == (quality, stop == "aborted")
     (answer,) = [event for event in events_of(file) if isinstance(event, AssistantReply)]
     assert answer.quality is quality
+
+
+def test_spaces_between_names_and_values_change_nothing(tmp_path):
+    file = write_entries(tmp_path, prompt("Hello."), reply("Hi."))
+    path = Path(file.path)
+    lines = [json.dumps(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("\n".join(lines) + "\n")
+
+    assert report_usage(AGENT, tmp_path).total.usage == TOKENS
 
 
 def test_a_failed_request_is_no_response(tmp_path):

@@ -117,6 +117,8 @@ def _read_session_id(path: str) -> str:
 
 
 def _read_head(path: str, size: int) -> bytes:
+    if not os.path.isfile(path):  # noqa: PTH113 - as above
+        return b""  # opening a named pipe would block until a writer comes
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

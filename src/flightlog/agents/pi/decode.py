@@ -56,11 +56,12 @@ from flightlog.sources.foreign_json import (
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.recordings.reader import raw_lines
 
-CONTEXT_NEEDLES = (b'"type":"session"', b'"type":"model_change"')
-USAGE_NEEDLES = (*CONTEXT_NEEDLES, b'"usage":{', b'"role":"assistant"')
+# Only words: a session that another program wrote again may have spaces between them.
+CONTEXT_NEEDLES = (b'"session"', b'"model_change"')
+USAGE_NEEDLES = (*CONTEXT_NEEDLES, b'"usage"', b'"assistant"')
 _SIDE_CALLS = frozenset({"usage", "compaction", "branch_summary"})
 _EXIT_CODE = re.compile(r"Command exited with code (\d{1,9})\s*\Z")
-_SYSTEM = b'"role":"system"'
+_SYSTEM = b'"system"'
 # Entries up to version 0.87.1 that the transcript view does not show.
 _IGNORED = frozenset(
     {"session", "model_change", "thinking_level_change", "label", "custom", "context_edit"}

@@ -273,10 +273,16 @@ def _first_candidate(text: bytes, near: tuple[TokenRule, ...]) -> Candidate | No
             if hit is not None:
                 return hit
     # Many providers issue more kinds of keys than they document; this is the most frequent form.
-    hit = _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
-    # Agents write the provider beside the ids of responses, sessions and subagents.
-    key = _ID_KEY.search(text[: hit.start]) if hit is not None else None
-    return hit if key is None or _SECRET_ID.search(key.group()) else None
+    hit = _find_form(text, _USUAL_FORM, near[0])
+    if hit is None or _ends_with_id_key(text[: hit.start]):
+        return _find_random_value(text, near[0])
+    return hit
+
+
+def _ends_with_id_key(gap: bytes) -> bool:
+    """Return whether `gap` calls the value after it an id: agents write those beside the provider."""
+    key = _ID_KEY.search(gap)
+    return key is not None and _SECRET_ID.search(key.group()) is None
 
 
 def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
@@ -380,7 +386,7 @@ def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
         drawn = (
             randomness.is_random(value) or randomness.is_grouped(value)
         ) and not randomness.is_uuid(value)
-        return drawn and _LABEL.search(gap) is None
+        return drawn and _LABEL.search(gap) is None and not _ends_with_id_key(gap)
     return _has_mixed_characters(value, form) and randomness.shannon_entropy(value) >= _FORM_ENTROPY
 
 
