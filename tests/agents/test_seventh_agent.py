@@ -65,13 +65,14 @@ def test_reading_it_as_it_grows_equals_one_read(tinker, tmp_path):
     assert items == whole
 
 
-def test_init_says_that_it_has_no_hooks(tinker, tmp_path):
+def test_init_says_that_it_registers_no_hook(tinker, tmp_path):
     (tmp_path / "tinker").mkdir()
 
     ran = within(tmp_path, "init", "--agent", "tinker", TINKER_HOME=str(tmp_path / "tinker"))
 
     assert ran.code == 0
-    assert ran.out == "Tinker has no hooks: `flightlog settle` finds its sessions by their files\n"
+    way = "`flightlog settle` finds its sessions by their files"
+    assert ran.out == f"no hook is registered with Tinker: {way}\n"
 
 
 def test_the_guide_names_what_the_package_needs():

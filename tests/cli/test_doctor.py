@@ -20,6 +20,15 @@ def test_a_sound_machine_is_exit_code_0(tmp_path):
     assert ("warning", "retention") in found
 
 
+def test_a_directory_in_the_settings_that_does_not_exist_is_named(tmp_path):
+    more = {"FLIGHTLOG_AGENTS_DIRECTORIES": f"codex={tmp_path}/old"}
+
+    ran = within(tmp_path, "doctor", **more)
+
+    assert f"names a directory that does not exist: {tmp_path}/old" in ran.out
+    assert ("warning", "sessions") in findings(tmp_path, **more)[1]
+
+
 def test_damage_is_exit_code_3_and_names_the_place(tmp_path):
     path = write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2))
 

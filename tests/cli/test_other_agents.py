@@ -58,6 +58,13 @@ def test_an_unknown_agent_is_refused_with_the_known_ones(machine):
         assert "claude-code" in ran.err
 
 
+def test_search_by_agent_alone_finds_what_was_said(machine):
+    found = run_json(machine, "session", "search", "agent:claude-code")
+
+    assert len(found["hits"]) == found["total"] == 2
+    assert all(hit["snippet"] for hit in found["hits"])
+
+
 def test_usage_by_agent_and_of_one_agent(machine):
     report = run_json(machine, "session", "usage", "--by", "agent")
     own = run_json(machine, "session", "usage", "--by", "model", "--agent", "tinker")

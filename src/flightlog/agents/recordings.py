@@ -61,8 +61,15 @@ def find_agent_dirs(runtime: Runtime) -> AgentDirs:
     for agent in REGISTRY:
         found.setdefault(agent.name, []).extend(_find_dirs(agent, runtime))
     for name, path in _read_more_dirs(runtime):
-        found[name].append(path)
+        if os.path.isdir(path):  # noqa: PTH112 - as above
+            found[name].append(path)
     return {name: tuple(dict.fromkeys(dirs)) for name, dirs in found.items() if dirs}
+
+
+def find_missing_dirs(runtime: Runtime) -> list[str]:
+    """Return the directories that the setting names and that do not exist."""
+    named = (path for _, path in _read_more_dirs(runtime))
+    return [path for path in named if not os.path.isdir(path)]  # noqa: PTH112 - as above
 
 
 def _read_more_dirs(runtime: Runtime) -> Iterator[tuple[str, str]]:
@@ -84,8 +91,7 @@ def _read_more_dirs(runtime: Runtime) -> Iterator[tuple[str, str]]:
                 f"not an absolute path: {part[:200]!r} in {origin}",
                 hint=f"{name}=/an/absolute/path",
             )
-        if os.path.isdir(path):  # noqa: PTH112 - as above
-            yield name, normalize_path(path)
+        yield name, normalize_path(path)
 
 
 def _find_dirs(agent: RegisteredAgent, runtime: Runtime) -> Iterator[str]:

@@ -127,12 +127,21 @@ def repeat_command(**changes: object) -> str:
             continue
         values = value if isinstance(value, tuple) else (value,)
         for given in values:
-            is_option = isinstance(parameter, click.Option)
-            words += [parameter.opts[0]] if is_option else []
-            words += [] if isinstance(given, bool) else [str(given)]
-    return shlex.join(
-        words + [part for name, value in changes.items() for part in (f"--{name}", str(value))]
-    )
+            words += _spell_parameter(parameter, given)
+    for name, value in changes.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return shlex.join(words)
+
+
+def _spell_parameter(parameter: click.Parameter, value: object) -> list[str]:
+    if not isinstance(parameter, click.Option):
+        return [str(value)]
+    if not parameter.is_flag:
+        return [parameter.opts[0], str(value)]
+    if value is False:
+        return [parameter.secondary_opts[0]]
+    # Flags that share a name, as --user and --project, each have their own value.
+    return [parameter.opts[0]] if value in (True, parameter.flag_value) else []
 
 
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:

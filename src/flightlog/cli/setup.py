@@ -19,6 +19,7 @@ from flightlog.cli.output import (
     json_option,
     print_json,
     print_table,
+    repeat_command,
 )
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
@@ -220,9 +221,12 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
     remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
     label, is_default = agent_label(request.agent), request.agent == DEFAULT_AGENT
     if find_hook_settings(request.agent) is None:
-        message = f"{label} has no hooks: `flightlog settle` finds its sessions by their files"
-        click.echo(message, err=as_json)
+        # Some of these agents have hooks of their own; flightlog does not use them.
+        way = "`flightlog settle` finds its sessions by their files"
+        click.echo(f"no hook is registered with {label}: {way}", err=as_json)
         return 0
+    if flags.keep_days and not is_default:
+        click.echo(f"--keep-days does not apply to {label}", err=True)
     ask = is_default and not (flags.yes or dry_run or as_json)
     days = 0 if remove else flags.keep_days or _ask_keep_days(runtime, request, ask=ask)
     options = InstallOptions(days, inline=flags.inline, statusline=flags.statusline)
@@ -254,6 +258,8 @@ def _print_diff(change: "SettingsChange", *, is_short: bool = False) -> None:
     from flightlog.setup.install import format_diff, summarize_change
 
     text = summarize_change(change) if is_short else format_diff(change)
+    if is_short and text:
+        text += f"; to see them: {repeat_command(json=True)}"
     click.echo(make_inert(text) or f"nothing to change: {change.settings}")
 
 

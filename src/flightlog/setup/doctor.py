@@ -18,7 +18,7 @@ from flightlog.agents import agent_label, agent_names
 from flightlog.agents.adoption import agent_files
 from flightlog.agents.claude_code.files import find_config_dirs, find_unread_files, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
-from flightlog.agents.recordings import find_agent_dirs, reads_samples
+from flightlog.agents.recordings import find_agent_dirs, find_missing_dirs, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.live.collector import FOLDER
@@ -149,9 +149,8 @@ def repair_installation(
 
 def _check_config_dir(path: Path) -> Iterator[CheckResult]:
     if not has_sessions(path):
-        yield CheckResult(
-            CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo"
-        )
+        text = f"no Claude Code sessions below {path}"
+        yield CheckResult(CheckLevel.NOTE, "sessions", text, "flightlog demo")
         return
     unread = find_unread_files(str(path))
     if unread:
@@ -177,6 +176,9 @@ def _list_other_agents(runtime: Runtime, archive: Archive) -> Iterator[CheckResu
         if name != DEFAULT_AGENT:
             text = f"{pluralize(agents[name], f'{agent_label(name)} session')}: {', '.join(dirs)}"
             yield CheckResult(CheckLevel.OK, "sessions", text)
+    for path in find_missing_dirs(runtime):
+        text = f"agents.directories names a directory that does not exist: {path}"
+        yield CheckResult(CheckLevel.WARNING, "sessions", text, "flightlog config show --origin")
 
 
 def _check_data_dir(path: Path) -> CheckResult:

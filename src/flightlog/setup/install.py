@@ -239,7 +239,7 @@ def summarize_change(change: SettingsChange) -> str:
         f"would be {verb} {change.settings}:\n"
         f"  {command}\n"
         f"  at {pluralize(len(change.events), 'event')}: {', '.join(change.events)}\n"
-        f"{pluralize(added, 'line')} added, {removed:,} removed; to see them: flightlog init --dry-run --json"
+        f"{pluralize(added, 'line')} added, {removed:,} removed"
     )
 
 

@@ -165,7 +165,9 @@ def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
 
 
 def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
-    who = "person" if event.kind is PromptKind.HUMAN and not entry.subagent else event.kind.value
+    who = event.kind.value
+    if event.kind is PromptKind.HUMAN:
+        who = "task" if entry.subagent else "person"
     time = format_timestamp(entry.at_ms, UTC, "%H:%M:%S")
     yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {time} UTC")
     yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))

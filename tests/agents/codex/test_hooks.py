@@ -27,7 +27,7 @@ def test_init_registers_and_removes_the_hook(tmp_path):
     (home / "hooks.json").write_text(json.dumps(own))
     place = {"CODEX_HOME": str(home)}
 
-    dry = within(tmp_path, "init", "--agent", "codex", "--dry-run", **place)
+    dry = within(tmp_path, "init", "--agent", "codex", "--dry-run", "--keep-days", "9", **place)
     unchanged = json.loads((home / "hooks.json").read_text())
     done = within(tmp_path, "init", "--agent", "codex", "--yes", **place)
     hooks = json.loads((home / "hooks.json").read_text())["hooks"]
@@ -35,6 +35,8 @@ def test_init_registers_and_removes_the_hook(tmp_path):
 
     assert (dry.code, done.code, removed.code) == (0, 0, 0)
     assert unchanged == own
+    assert dry.out.endswith("flightlog init --agent codex --dry-run --keep-days 9 --json\n")
+    assert dry.err == "--keep-days does not apply to Codex\n"
     assert "asks you to trust the hook" in done.err
     assert len(hooks) == 11
     assert "record.py codex >/dev/null" in hooks["Stop"][-1]["hooks"][0]["command"]

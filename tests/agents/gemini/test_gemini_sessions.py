@@ -11,7 +11,9 @@ from flightlog.agents.gemini.decode import TOKEN_NAMES
 from flightlog.model.entries import AssistantReply, ToolResult
 from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
-from support.client_recordings import wire_lines, wire_usage
+from support.agent_sessions import find_files
+from support.cli_runs import within
+from support.client_recordings import lay_out_home, wire_lines, wire_usage
 from support.recorded_agents import agent_dir, read_archive, read_events, total_usage
 
 GEMINI = find_agent("gemini")
@@ -103,6 +105,16 @@ def test_a_subagent_is_nested_under_its_call_and_gives_no_title(tmp_path):
     assert (subagent.tool_call_id, call.subagent) == (call.id, subagent.id)
     assert (subagent.agent_type, len(subagent.turns[0].steps)) == ("generalist", 2)
     assert session.title == "Delegate the counting"
+
+
+def test_following_calls_the_prompt_of_a_subagent_a_task(tmp_path):
+    lay_out_home(tmp_path, "gemini/0.61.0/subagent")
+    (file, *_) = find_files("gemini", tmp_path)
+
+    ran = within(tmp_path, "session", "follow", file.session, "--idle", "0.1", HOME=str(tmp_path))
+
+    assert "    task, 16:16:08 UTC\n" in ran.out
+    assert "human" not in ran.out
 
 
 def test_a_line_without_tokens_does_not_erase_them(tmp_path):

@@ -273,16 +273,7 @@ def _first_candidate(text: bytes, near: tuple[TokenRule, ...]) -> Candidate | No
             if hit is not None:
                 return hit
     # Many providers issue more kinds of keys than they document; this is the most frequent form.
-    hit = _find_form(text, _USUAL_FORM, near[0])
-    if hit is None or _ends_with_id_key(text[: hit.start]):
-        return _find_random_value(text, near[0])
-    return hit
-
-
-def _ends_with_id_key(gap: bytes) -> bool:
-    """Return whether `gap` calls the value after it an id: agents write those beside the provider."""
-    key = _ID_KEY.search(gap)
-    return key is not None and _SECRET_ID.search(key.group()) is None
+    return _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
 
 
 def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
@@ -366,11 +357,14 @@ def _find_form(text: bytes, form: str, rule: TokenRule) -> Candidate | None:
 
 
 def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
+    # Agents write the provider beside the ids of responses, sessions and tool calls.
+    key = None if form in rule.forms else _ID_KEY.search(gap)
     if (
         gap.endswith((b"/", b"@", b"#", b"\\"))
         or (gap.endswith(b".") and gap[-2:-1].isdigit())
         or gap.count(b"\n") > 3
         or not _is_evident(gap, form, rule)
+        or (key is not None and not _SECRET_ID.search(key.group()))
     ):
         return False
     place = _LOCATION.match(gap)
@@ -386,7 +380,7 @@ def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
         drawn = (
             randomness.is_random(value) or randomness.is_grouped(value)
         ) and not randomness.is_uuid(value)
-        return drawn and _LABEL.search(gap) is None and not _ends_with_id_key(gap)
+        return drawn and _LABEL.search(gap) is None
     return _has_mixed_characters(value, form) and randomness.shannon_entropy(value) >= _FORM_ENTROPY
 
 

@@ -33,6 +33,8 @@ _MATCH = (
     "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
 )
 _COLUMNS = "said, output, tool, file, model"
+# A query of filters alone finds what was said: most other records have no text to show.
+_SAID = "l.kind IN ('user', 'assistant')"
 _FTS = (
     f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
     f"INSERT INTO words(words, rank) VALUES ('hashsize', {HASH_BYTES});",  # noqa: S608 - a number of ours
@@ -172,7 +174,7 @@ def _iter_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[
     table = "words w CROSS JOIN lines l ON l.id = w.rowid" if query.match else "lines l"
     select = (
         f"SELECT {_MATCH} FROM {table} JOIN places p ON p.file = l.file "  # noqa: S608 - fixed columns
-        f"WHERE {'words MATCH ? AND ' if query.match else ''}l.at_ms >= ? AND instr(lower(p.project), ?) "
+        f"WHERE {'words MATCH ?' if query.match else _SAID} AND l.at_ms >= ? AND instr(lower(p.project), ?) "
         f"ORDER BY {'w.rowid' if query.match else 'l.id'} DESC"
     )
     values = (*((query.match,) if query.match else ()), query.since_ms, query.project.lower())
