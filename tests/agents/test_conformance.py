@@ -157,7 +157,7 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
         )
 
 
-@pytest.mark.parametrize("name", sorted(ONE_FILE.keys() - {"claude-code"}))
+@pytest.mark.parametrize("name", agent_names())
 def test_a_record_without_its_newline_is_indexed_once(name, tmp_path):
     data = session_files(name)[0].read_bytes()
     cut = data.index(b"\n", len(data) // 2)
