@@ -93,7 +93,7 @@ class ResponseTracker:
 
     @property
     def turn(self) -> str:
-        """The name of the turn; one that is no UUID is told apart by its thread."""
+        """The name of the turn; one that is no UUID is that of its thread."""
         return self._turn if len(self._turn) >= _UUID_CHARS else f"{self._root}.{self._turn}"
 
     @property
