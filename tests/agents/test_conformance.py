@@ -157,6 +157,19 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
         )
 
 
+@pytest.mark.parametrize("name", agent_names())
+def test_a_record_without_its_newline_is_indexed_once(name, tmp_path):
+    data = session_files(name)[0].read_bytes()
+    cut = data.index(b"\n", len(data) // 2)
+    source = source_of(name)
+
+    first = source.index_records(placed(name, tmp_path, data[:cut]))
+    rest = source.index_records(placed(name, tmp_path, data), first.end)
+
+    offsets = [record.offset for record in (*first.records, *rest.records)]
+    assert len(offsets) == len(set(offsets))
+
+
 def test_records_read_again_by_their_span_are_the_same(agent, listing):
     for file in listing.files:
         entries = [item for item in agent.source.entries(file) if isinstance(item, Entry)]

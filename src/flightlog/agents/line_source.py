@@ -249,7 +249,9 @@ class LineSource:
                 batch.damaged_lines += 1
         batch.records = [_make_record(entries, *span) for span, entries in words.items()]
         with suppress(OSError, Unreadable), closing(open_reader(file.path)) as reader:
-            batch.end = max(start, _last_line_end(reader, file.size))
+            # A record is whole without its newline too: the next scan is not to repeat it.
+            last = max((offset + length for offset, length in words), default=start)
+            batch.end = max(last, _last_line_end(reader, file.size))
             batch.bytes_read = batch.end - start
             batch.fingerprint = fingerprint_file(reader, batch.end)
         return batch

@@ -307,7 +307,7 @@ class Archive:
     def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Return a session's files as they are now; subagents that started since are included."""
         recording = self.recordings[session]
-        main = [file for file in recording.files if not file.subagent]
+        main = [file for file in recording.files if not file.subagent] or recording.files[:1]
         current = [file for one in main for file in recording.source.session_files(one)]
         return tuple({file.path: file for file in current}.values()) or recording.files
 

@@ -12,6 +12,7 @@ from flightlog.agents import find_agent
 from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.dialects.openai_responses import decode_usage
 from flightlog.archive.archive import Archive
+from flightlog.archive.session_reader import SessionFollower
 from flightlog.model.entries import AssistantReply, Entry, ToolResult, UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.session import NoteKind
@@ -401,3 +402,28 @@ def test_turns_without_a_name_of_their_own_count_in_each_thread(turn, tmp_path):
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
     assert total_usage(tmp_path) == Usage(200, 10)
+
+
+def test_an_event_without_a_total_hides_none_from_the_next_scan(tmp_path):
+    home = home_of(tmp_path, "0.140.0/approvals")
+    (path,) = home.rglob("rollout-*.jsonl")
+    (file,) = CODEX.find([str(home)]).files
+    lines = path.read_text().splitlines()
+    repeated = [line for line in lines if '"last_token_usage"' in line][-1]
+    limits = {"timestamp": "", "type": "event_msg", "payload": {"type": "token_count"}}
+    path.write_text("".join(f"{line}\n" for line in (*lines, json.dumps(limits), repeated)))
+    end = path.stat().st_size - len(repeated) - 1
+
+    assert CODEX.source.scan_usage(file, end).rows == []
+
+
+def test_a_subagent_is_followed_before_its_session_has_a_file(tmp_path):
+    home = home_of(tmp_path, "0.166.0/subagent")
+    (main,) = (file for file in CODEX.find([str(home)]).files if not file.subagent)
+    lines = Path(main.path).read_bytes()
+    Path(main.path).unlink()
+    follower = SessionFollower(read_archive(home), main.session)
+    before = follower.refresh().summary.steps
+    Path(main.path).write_bytes(lines)
+
+    assert (before, follower.refresh().summary.steps) == (2, 5)

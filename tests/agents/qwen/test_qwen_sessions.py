@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,10 @@ def add_records(home, *records):
     }
     lines = [base | {"uuid": f"u{at}"} | record for at, record in enumerate(records)]
     path.write_text(path.read_text() + "".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def read_lines(home):
+    return [line for path in home.rglob("*.jsonl") for line in path.read_text().splitlines()]
 
 
 def is_event(record):
@@ -286,3 +291,22 @@ def test_a_response_with_half_an_emoji_in_its_text_counts(tmp_path):
     edit_lines(home, cut_emoji)
 
     assert total_usage("qwen", home) == wire_usage(TOOLS)
+
+
+def test_a_response_without_counts_is_unknown_and_not_zero(tmp_path):
+    home = agent_dir(tmp_path, TOOLS)
+    responses = sum(is_event(json.loads(line)) for line in read_lines(home))
+
+    def drop_counts(record):
+        event = record.get("systemPayload", {}).get("uiEvent", {})
+        event |= {name: 0 for name in event if name.endswith("_token_count")}
+        return record
+
+    edit_lines(home, drop_counts)
+    total = read_archive("qwen", home).usage_report(Breakdown.SESSION, UTC).total
+
+    assert (total.responses, total.unknown_responses, total.cost.usd) == (
+        responses,
+        responses,
+        None,
+    )

@@ -127,14 +127,13 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
         for line in raw_lines(path, offset):
             result.bytes_read += len(line)
             whole = line.endswith(b"\n")
-            if not line.isspace():
-                record = _decode_record(line, offset)
-                if record is not None:
-                    yield record
-                elif whole:
-                    yield from _salvage_records(line, offset, result)
+            record = None if line.isspace() else _decode_record(line, offset)
+            if record is not None:
+                yield record
+            elif whole and not line.isspace():
+                yield from _salvage_records(line, offset, result)
             offset += len(line)
-            if whole:
+            if whole or record is not None:  # a record without its newline is not read again
                 result.end = offset
                 if result.bytes_read >= BATCH_BYTES:
                     result.is_last = False

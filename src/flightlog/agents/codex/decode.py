@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
+from flightlog.agents.codex import usage as counting
 from flightlog.agents.codex.files import AGENT_NAME, TITLES, find_home, find_session_files
-from flightlog.agents.codex.usage import NEEDLES, ResponseTracker, RolloutCounter, decode_line
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.model.entries import (
     ApiError,
@@ -99,7 +99,7 @@ class RolloutDecoder:
     def __init__(self, file: SessionFile) -> None:
         """Decode the lines of `file`, starting with the first."""
         self._file = file
-        self._tracker = ResponseTracker()
+        self._tracker = counting.ResponseTracker()
         self._context = RecordContext()
         self._info: SubagentInfo | None = None
         self._effort, self._sizes = "", (0, 0)
@@ -126,7 +126,7 @@ class RolloutDecoder:
         """Return the counts of the response that `line` ends, if it does."""
         counted = None
         with suppress(*UNREADABLE):
-            counted = self._tracker.follow_line(decode_line(line))
+            counted = self._tracker.follow_line(counting.decode_line(line))
         if counted is None:
             return None
         message_id, response_id, usage = counted
@@ -302,9 +302,9 @@ SOURCE = CodexSource(
             file_changes=True,
         ),
         new_decoder=RolloutDecoder,
-        new_counter=RolloutCounter,
-        usage_needles=NEEDLES,
-        context_needles=NEEDLES,
+        new_counter=counting.RolloutCounter,
+        usage_needles=counting.NEEDLES,
+        context_needles=counting.CONTEXT_NEEDLES,
     ),
     find_session_files,
 )

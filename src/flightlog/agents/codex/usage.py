@@ -25,6 +25,8 @@ NEEDLES = (
     *(b'"token_usage_record"', b'"token_count"', b'"turn_context"', b'"task_started"'),
     *(b'"user_message"', b'"session_meta"'),
 )
+# Where a scan continues, an event that states limits and no total says nothing about what was before.
+CONTEXT_NEEDLES = (b'"last_token_usage"', *(word for word in NEEDLES if word != b'"token_count"'))
 
 
 # A count beyond what any number of JSON holds exactly is damage; no index could store it.
@@ -91,7 +93,7 @@ class ResponseTracker:
 
     @property
     def turn(self) -> str:
-        """The name of the turn; one that is no UUID is told apart by its thread."""
+        """The name of the turn; one that is no UUID is that of its thread."""
         return self._turn if len(self._turn) >= _UUID_CHARS else f"{self._root}.{self._turn}"
 
     @property

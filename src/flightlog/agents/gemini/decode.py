@@ -162,7 +162,7 @@ class GeminiDecoder:
             **asdict(usage),
             # The client writes messages of its own into a history that it shortened.
             is_synthetic=is_copy and not (model or tokens),
-            quality=UsageQuality.EXACT if tokens else UsageQuality.MISSING,
+            quality=UsageQuality.EXACT if usage else UsageQuality.MISSING,
         )
 
     def _decode_calls(self, record: dict[str, Any]) -> Iterator[tuple[ToolResult, str]]:
@@ -234,7 +234,8 @@ class GeminiCounter:
         """Yield each response; one without counts never replaces the same one with counts."""
         record = _decode(line)
         for message in (record, *record.messages):
-            has_counts = message.tokens is not None
+            usage = decode_usage(message.tokens, TOKEN_NAMES)
+            has_counts = bool(usage)  # zeros are those of a server that counts nothing
             if message.type != "gemini" or not (has_counts or message.id not in self._counted):
                 continue
             self._counted.update([message.id] * has_counts)
@@ -242,7 +243,7 @@ class GeminiCounter:
                 message.id,
                 self._file.session,
                 message.model or "",
-                decode_usage(message.tokens, TOKEN_NAMES),
+                usage,
                 parse_timestamp_ms(message.timestamp) or 0,
                 self._project,
                 subagent=self._file.subagent,

@@ -149,7 +149,7 @@ class QwenDecoder:
             text = Text(text_field(find_event(response), "response_text"))
             blocks = tuple(block for block in blocks if block != text)
         repeats = is_part or response is not None
-        is_counted = bool(counts) and not (repeats or self._has_events)
+        is_counted = bool(decode_usage(counts)) and not (repeats or self._has_events)
         return AssistantReply(
             message_id=self._response if repeats else text_field(record, "uuid"),
             model=text_field(record, "model"),
@@ -240,16 +240,17 @@ class QwenCounter:
         is_event = text_field(event, "event.name") == API_RESPONSE
         self._has_events |= is_event
         if is_event or (record.get("type") == "assistant" and not self._has_events):
+            usage = decode_event(event) if is_event else decode_usage(own)
             response = ModelResponse(
                 text_field(record, "uuid"),
                 self._file.session,
                 text_field(event, "model") or text_field(record, "model"),
-                decode_event(event) if is_event else decode_usage(own),
+                usage,
                 parse_timestamp_ms(text_field(record, "timestamp")) or 0,
                 text_field(record, "cwd"),
                 text_field(event, "response_id"),
                 find_subagent(event),
-                quality=UsageQuality.EXACT if is_event or own else UsageQuality.MISSING,
+                quality=usage_quality(usage),
             )
             yield response_to_row(response)
 
@@ -262,6 +263,11 @@ def read_subagent_events(file: SessionFile) -> Iterator[dict[str, Any]]:
                 record = parse_object(bytes(line)) or {}
                 if find_subagent(find_event(record)) == file.subagent:
                     yield record
+
+
+def usage_quality(usage: Usage) -> UsageQuality:
+    """Return whether a response has counts; zeros are those of a server that counts nothing."""
+    return UsageQuality.EXACT if usage else UsageQuality.MISSING
 
 
 def find_event(record: dict[str, Any]) -> dict[str, Any]:
@@ -295,6 +301,7 @@ def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
         **asdict(_count(record)),
         request_id=text_field(event, "response_id"),
         block_index=block_index,
+        quality=usage_quality(_count(record)),
     )
 
 
