@@ -10,6 +10,7 @@ import pytest
 
 from flightlog.agents import find_agent
 from flightlog.agents.adoption import adopt_session_files
+from flightlog.agents.codex.files import read_compressed
 from flightlog.agents.dialects.openai_responses import decode_usage
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import SessionFollower
@@ -427,3 +428,12 @@ def test_a_subagent_is_followed_before_its_session_has_a_file(tmp_path):
     Path(main.path).write_bytes(lines)
 
     assert (before, follower.refresh().summary.steps) == (2, 5)
+
+
+def test_a_small_file_that_unpacks_to_too_much_is_not_read(tmp_path):
+    path = tmp_path / "rollout-2026-11-15T07-15-30-x.jsonl.zst"
+    path.write_bytes(zstd.compress(b"{}\n" * 1_000_000))
+
+    assert len(read_compressed(f"{path}/lines")) == 3_000_000
+    with pytest.raises(OSError, match="unpacks to more than 1 MB"):
+        read_compressed(f"{path}/lines", 1 << 20)

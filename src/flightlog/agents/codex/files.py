@@ -5,6 +5,7 @@ may be compressed (`.jsonl.zst`). A subagent has a rollout of its own, whose fir
 thread that started it. It belongs to the session of the thread that no other one started.
 """
 
+import errno
 import os
 import re
 import stat
@@ -30,6 +31,8 @@ TITLES = "session_index.jsonl"
 # The first line of 0.140 to 0.166 names the parent before the system prompt, which fills 20 KB.
 _HEAD_BYTES = 4096
 _LINE_BYTES_MAX = 1 << 20
+# A few kilobytes may unpack to any length; the longest rollouts that were seen have 100 MB.
+_UNPACKED_BYTES_MAX = 512 << 20
 # A text cannot hold these: its quotes are escaped.
 _PARENT = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]*)"')
 _SOURCE = b'"source"'
@@ -123,7 +126,7 @@ def _find_rollout(entry: os.DirEntry[str], damage: list[Damage]) -> Iterator[_Ro
 def _read_parent(path: str, _inode: int, _changed_ns: int, _head_bytes: int) -> str:
     """Return the thread that started this one, "" if a person did."""
     if path.endswith(".zst"):
-        head = _read_compressed(f"{path}/lines").partition(b"\n")[0]
+        head = read_compressed(f"{path}/lines").partition(b"\n")[0]
     else:
         with open(path, "rb") as file:  # noqa: PTH123 - hot: every rollout of a machine
             head = file.read(_HEAD_BYTES)
@@ -137,19 +140,22 @@ def _read_parent(path: str, _inode: int, _changed_ns: int, _head_bytes: int) -> 
 @lru_cache(maxsize=1 << 16)
 def _measure_compressed(path: str, _changed_ns: int, _packed_bytes: int) -> int:
     """Return the length of a compressed rollout, which its header does not state."""
-    return len(_read_compressed(f"{path}/lines"))
+    return len(read_compressed(f"{path}/lines"))
 
 
-def _read_compressed(path: str) -> bytes:
+def read_compressed(path: str, bytes_max: int = _UNPACKED_BYTES_MAX) -> bytes:
+    """Return the lines of a compressed rollout; raise `OSError` if it is damaged or too long."""
     zstd = import_zstd()
     found = _COMPRESSED.fullmatch(path)
     assert found is not None
     try:
         with zstd.open(found[1]) as file:
-            content: bytes = file.read()
-            return content
+            content: bytes = file.read(bytes_max + 1)
     except (zstd.ZstdError, EOFError) as error:
         raise OSError(0, f"damaged compression: {error}", path) from error
+    if len(content) > bytes_max:
+        raise OSError(errno.EFBIG, f"unpacks to more than {bytes_max >> 20:,} MB", path)
+    return content
 
 
-register_virtual_files(_COMPRESSED, _read_compressed)
+register_virtual_files(_COMPRESSED, read_compressed)
