@@ -83,12 +83,18 @@ def price_responses(
     for response in responses:
         if not is_priced(response.model):
             tokens[response.session, response.model] += response.usage.total_tokens
-    client_usd = {
-        (session, model.model): model.cost_usd
-        for session, client in totals.items()
-        for model in client.models
-        if model.cost_usd
-    }
+    models: dict[str, set[str]] = defaultdict(set)
+    for response in responses:
+        models[response.session].add(response.model)
+    client_usd: dict[tuple[str, str], float] = {}
+    for session, client in totals.items():
+        for model in client.models:
+            key = (session, model.model)
+            if model.cost_usd:
+                client_usd[key] = model.cost_usd
+            if key in tokens and len(models[session]) > len(client.models):
+                # A client that keeps one sum counts the other models in it.
+                tokens[key] = max(tokens[key], model.usage.total_tokens)
     return [PricedResponse(response, _cost(response, tokens, client_usd)) for response in responses]
 
 

@@ -149,3 +149,18 @@ def test_the_real_client_is_counted_while_its_database_has_a_log(tmp_path):
     assert run.exit_code == 0, run.stderr
     assert (machine.home / FOLDER / "opencode.db-wal").stat().st_size
     assert report(machine.home).total.usage == Usage(900, 40, 80)
+
+
+def test_the_client_total_is_not_that_of_one_model_of_several(tmp_path):
+    home = lay_out_home(tmp_path, f"{VERSION}/multi-turn-tools")
+    client_usd = report(home).total.cost.usd
+    change(
+        home,
+        "UPDATE message SET data = json_set(data, '$.modelID', 'gpt-5') WHERE id NOT IN"
+        " (SELECT id FROM message ORDER BY time_created DESC LIMIT 1)",
+    )
+
+    found = Archive({"opencode": (str(home / FOLDER),)}).usage_report(Breakdown.MODEL, UTC)
+
+    costs = {row.key: row.cost.usd for row in found.rows}
+    assert costs["scripted"] == pytest.approx(client_usd / 6, rel=0.2)
