@@ -141,7 +141,7 @@ def machine(top, bare):
 
 PREPARE = """
 set -e
-git init -q . && git config user.name You && git config user.email you@example.com && mkdir work runs
+git init -q . && git config user.name You && git config user.email you@example.com && mkdir work runs "$HOME"/.codex
 cat > model.yaml <<'END'
 rules:
   - replies:

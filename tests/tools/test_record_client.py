@@ -131,5 +131,5 @@ def test_a_recording_has_the_usage_of_its_responses(case, tmp_path):
     home = lay_out_home(tmp_path / "home", case)
 
     assert wire_usage(case).output_tokens > 0
-    assert {line["status"] for line in wire_lines(case)} >= {200}
-    assert [path for path in home.rglob("*") if path.suffix in {".jsonl", ".db"}]
+    assert {line.get("status", 200) for line in wire_lines(case)} >= {200}
+    assert [path for path in home.rglob("*") if path.suffix in {".jsonl", ".json", ".db"}]
