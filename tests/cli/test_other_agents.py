@@ -78,7 +78,7 @@ def test_usage_by_agent_and_of_one_agent(machine):
 def test_show_names_agent_version_and_exit_code(machine):
     text = run(machine, "session", "show", SESSION)
 
-    assert "tinker 0.9.1, /work/shop (main)" in text
+    assert "tinker 0.9.1, /home/dev/shop (main)" in text
     assert "exit code 1" in text
     assert "unknown record type odd, 1 time" in text
 
@@ -86,7 +86,7 @@ def test_show_names_agent_version_and_exit_code(machine):
 def test_follow_begins_with_the_agent(machine):
     text = run(machine, "session", "follow", SESSION, "--idle", "0.1")
 
-    assert text.splitlines()[0] == "tinker 0.9.1, /work/shop"
+    assert text.splitlines()[0] == "tinker 0.9.1, /home/dev/shop"
     assert "double the widgets" in text
 
 

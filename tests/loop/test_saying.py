@@ -27,7 +27,7 @@ def test_a_runner_says_what_happens_and_how_to_answer(tmp_path):
     assert lines[2].startswith("a completed after ")
     assert "b second: attempt 1" in lines
     assert any(line.startswith("b attempt 1: failure: ") for line in lines)
-    assert f"  flightlog loop answer --session {session_of(root).name} " in told
+    assert f"  ralph-runtime answer --session {session_of(root).name} " in told
     assert "no answer came: " in told
     assert "\x1b" not in told
     assert secret not in told

@@ -307,6 +307,7 @@ def test_what_broke_in_the_field_is_read_around(tmp_path, content, sound, damage
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=4), st.data())
 def test_every_record_that_damage_did_not_touch_is_returned(tmp_path_factory, sizes, data):
+    sizes.append(1_200_000)  # longer than one read
     lines = [b'{"n":%d,"fill":"%s"}' % (n, b"x" * size) for n, size in enumerate(sizes)]
     content = bytearray(b"".join(line + b"\n" for line in lines))
     start = data.draw(st.integers(0, len(content) - 1))

@@ -9,9 +9,9 @@ from flightlog.agents import RegisteredAgent, recordings
 
 TINKER = RegisteredAgent("tinker", "Tinker", "TINKER_HOME", (".tinker",))
 SESSION = "tinker-0001"
-EDIT = {"path": "/work/shop/cart.py", "oldText": "a = 1\n", "newText": "a = 2\nb = 3\n"}
+EDIT = {"path": "/home/dev/shop/cart.py", "oldText": "a = 1\n", "newText": "a = 2\nb = 3\n"}
 RECORDS = (
-    {"type": "start", "ms": 1_000, "cwd": "/work/shop", "version": "0.9.1", "branch": "main"},
+    {"type": "start", "ms": 1_000, "cwd": "/home/dev/shop", "version": "0.9.1", "branch": "main"},
     {"type": "prompt", "ms": 2_000, "id": "p1", "text": "double the widgets"},
     {
         "type": "reply", "ms": 3_000, "id": "r1", "model": "claude-opus-4-5", "text": "editing",
@@ -41,7 +41,7 @@ def registered():
 
 
 def write_session(
-    folder: Path, *more: dict, session: str = SESSION, cwd: str = "/work/shop"
+    folder: Path, *more: dict, session: str = SESSION, cwd: str = "/home/dev/shop"
 ) -> Path:
     """Write a session of the agent, working in `cwd`, below its directory and return the file."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,5 +49,5 @@ def write_session(
     start = 1_763_000_000_000
     records = [{**record, "ms": start + record["ms"]} for record in (*RECORDS, *more)]
     text = "".join(json.dumps(record) + "\n" for record in records)
-    path.write_text(text.replace("/work/shop", cwd))
+    path.write_text(text.replace("/home/dev/shop", cwd))
     return path

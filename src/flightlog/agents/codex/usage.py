@@ -2,9 +2,9 @@
 
 A client from 0.150 on writes a `token_usage_record` after each response. All of them write
 `token_count` events with a running total, some of them again: after a tool, in a fork's copy of its
-parent, and after a compaction, there with an estimate in place of the counts. One counts only if its
-total is new and it does not repeat the record before it. (The totals in a record are no help: in a session that an
-older client began they leave out what it spent.)
+parent, and after a compaction, there with an estimate in place of the counts. One counts only if
+its total is new and it does not repeat the record before it. The totals in a record are no help: in
+a session that an older client began they leave out what it spent.
 
 The items of a response are written before its counts. So a response is named by what is known
 then: its turn and the total before it. A fork that copies its parent copies both.

@@ -81,7 +81,7 @@ class Counter:
             given, written = record["tokens"]
             yield UsageLine(
                 record["id"], self.file.session, record["model"], given, written, 0, 0, 0, 0,
-                record["ms"], "/work/shop", "", "", False,
+                record["ms"], "/home/dev/shop", "", "", False,
             )  # fmt: skip
 
 
