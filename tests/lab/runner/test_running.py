@@ -143,7 +143,8 @@ def test_a_run_never_spends_past_its_budget(tmp_path, engine):
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": 0,
     }
-    forever = {"rules": [{"replies": [{"blocks": [bash("true")], "usage": usage}]}]}
+    # A response is charged after it was forwarded: a call that follows at once would still be paid.
+    forever = {"rules": [{"replies": [{"blocks": [bash("sleep 0.1")], "usage": usage}]}]}
     probe = run(tmp_path, config(tmp_path, forever, "go", engine=engine, max_turns=1), "probe")
     each = meta(probe)["total_spent_usd"] / calls(probe)
 
