@@ -32,10 +32,10 @@ class RegisteredAgent(NamedTuple):
 
 REGISTRY = (
     RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
     RegisteredAgent(
         "opencode", "OpenCode", "XDG_DATA_HOME", (".local/share/opencode",), below="opencode"
     ),
-    RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
     RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
     RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
     RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
