@@ -9,12 +9,14 @@ import json
 import random
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.bench.corpus import generate
+from tools.bench.corpus import CLASSES, generate
 from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
 from tools.bench.peers import peers
 from tools.bench.table import Table
@@ -72,6 +74,7 @@ def main() -> int:
         *_ours(program, home, cold=True),
         *_theirs(found["ccusage"].program, found["tokscale"].program, home, cold=True),
     ]
+    _compare_cases(table, program, {name: peer.program for name, peer in found.items()})
     table.title(f"{len(truth)} agents, {BYTES // 1_000_000} MB")
     cold = race(contenders, ROUNDS)
     _compare_counts(table, cold, truth)
@@ -235,6 +238,57 @@ def _compare_counts(table: Table, found: dict[str, Result], truth: dict[str, Usa
             if key in {"input", "output", "cacheRead", "cacheWrite"} and isinstance(value, int)
         )
         table.note("  tokscale counts", f"{total:,}")
+
+
+def _compare_cases(table: Table, program: Path, programs: dict[str, Path | None]) -> None:
+    """Print what was sent, what we count and what each peer counts, for every recorded case."""
+    sys.path.insert(0, str(RECORDINGS.parent))
+    from support.client_recordings import (  # type: ignore[import-not-found]  # noqa: PLC0415 - of the tests
+        lay_out_home,
+        wire_usage,
+    )
+
+    table.title("tokens of each recorded case: sent | ours | ccusage | tokscale | agentsview")
+    cases = sorted(path.parent for path in RECORDINGS.glob("*/*/*/wire.jsonl"))
+    for case in (str(path.relative_to(RECORDINGS)) for path in cases):
+        with tempfile.TemporaryDirectory() as folder:
+            home = Path(lay_out_home(Path(folder) / "home", case))
+            total = _run_json(_ours(program, home, cold=True)[0])["total"]
+            ours = sum(total[key] for key in CLASSES[:4])
+            theirs = [
+                _sum_tokens(_run_json(contender))
+                for contender in _theirs(programs["ccusage"], programs["tokscale"], home, cold=True)
+            ]
+            agentsview = _count_with_agentsview(programs["agentsview"], home)
+            figures = (wire_usage(case).total_tokens, ours, *theirs, agentsview)
+        table.note(f"  {case}", " | ".join(f"{figure:,}" for figure in figures))
+
+
+def _run_json(contender: Contender) -> Any:
+    contender.before()
+    done = subprocess.run(
+        contender.command, env=contender.env, capture_output=True, text=True, check=False
+    )
+    start = done.stdout.find("{")
+    return json.loads(done.stdout[start:]) if start >= 0 else {}
+
+
+def _sum_tokens(report: Any) -> int:
+    """Return the tokens of a peer's report, whatever it calls its rows."""
+    if "totals" in report:
+        names = ("inputTokens", "outputTokens", "cacheCreationTokens", "cacheReadTokens")
+        return sum((report["totals"] or {}).get(name, 0) for name in names)
+    names = ("input", "output", "cacheRead", "cacheWrite")
+    return sum(entry.get(name, 0) for entry in report.get("entries", ()) for name in names)
+
+
+def _count_with_agentsview(program: Path | None, home: Path) -> int:
+    if program is None:
+        return 0
+    env = plain_env(HOME=str(home), AGENTSVIEW_NO_DAEMON="1")
+    subprocess.run([str(program), "sync"], env=env, capture_output=True, check=False)
+    command = [str(program), "usage", "daily", "--all", "--json", "--offline"]
+    return _sum_tokens(_run_json(Contender("agentsview", command, env)))
 
 
 def _do_nothing() -> None:
