@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test coverage check bench golden docs man promises soak soak-whole lock prices picture sbom wheel clean
+.PHONY: help install run test coverage check bench golden docs man promises soak soak-whole lock plugin prices picture sbom wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -65,12 +65,17 @@ lock: .venv/.dev ## Pin the requirement files again
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	    --no-annotate --no-header --output-file requirements/$$name.txt requirements/$$name.in; done
 
+plugin: .venv/.dev ## Write the generated part of the plugin again
+	$(BIN)/python -m tools.build_plugin
+
 prices: .venv/.dev ## Compile the price table again
 	$(BIN)/python tools/compile_prices.py
 
-picture: .venv/.run ## Draw the README's pictures from real runs of the demos
-	$(BIN)/python tools/draw_picture.py docs/up.svg
-	$(BIN)/python tools/draw_picture.py docs/rewind.svg demo rewind
+picture: .venv/.dev ## Draw the README's pictures from real runs of the demos
+	tools/install_agents.sh
+	tools/install_browser.sh
+	$(BIN)/python tools/draw_picture.py docs/session.png
+	$(BIN)/python tools/draw_picture.py docs/rewind.svg
 
 sbom: .venv/.dev ## Write what a release consists of, below build (CycloneDX)
 	$(BIN)/python -m tools.sbom build/flightlog.cdx.json

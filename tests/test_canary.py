@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from support.cli_runs import FLIGHTLOG, environment
+from support.mcp_server import run_server
 from support.transcripts import SESSION, assistant, stamp, user, write
 
 CANARY = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
@@ -336,6 +337,31 @@ def test_the_canary_is_in_nothing_that_may_leave(place, command):
 
     assert said
     assert leaks(said) == []
+
+
+def test_the_canary_is_in_no_answer_to_an_agent(place):
+    words = ["send", "use", "word", "token", "commit", "login", "deploy", CANARY, ASSIGNED, KNOWN]
+    env = environment(place / "config", MY_SECRET_TOKEN=KNOWN)
+    with run_server(env, place / "repository", "--all-projects") as server:
+        said = [server.call("search", query=word, limit=25) for word in words]
+        said += [
+            server.call("sessions"),
+            server.call("usage"),
+            server.call("usage", scope="project"),
+        ]
+        addresses = {
+            one
+            for text in said
+            for one in re.findall(r"^([\w-]{36}(?:@\w+)?(?:#[\d.]+)?)  ", text, re.MULTILINE)
+        }
+        said += [server.call("open", address=address, around=2) for address in sorted(addresses)]
+        said += [
+            server.call("file_history", path=path) for path in ("notes.txt", f"{ASSIGNED}.txt")
+        ]
+
+    assert len(addresses) > 5
+    assert "<secret:" in "".join(said)
+    assert [leaks(text) for text in said] == [[]] * len(said)
 
 
 def test_the_canary_is_in_no_page_of_a_loop_session(place):

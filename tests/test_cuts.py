@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
 # Everything between a recording and what may leave the machine.
 ON_THE_WAY = ("model", "hooks", "archive", "sources", "agents", "usage", "views", "dataset", "retro", "loop",
               "live/service.py", "lab/links.py", "lab/service.py", "setup", "recorder", "tracing", "app",
-              "store/git", "web/share.py", "web/templates.py")  # fmt: skip
+              "store/git", "analysis/findings", "web/share.py", "web/templates.py")  # fmt: skip
 # Names of limits that count characters; those of lists are called `…_MAX` without saying what of.
 _LIMIT = re.compile(r"CHARS|WIDTH|BYTES|^(limit|width|most|keep|size)$")
 # A day, a short id or the beginning of a hash is shorter than this.
@@ -19,8 +19,11 @@ _CUTTERS = frozenset({"one_line", "shorten", "truncate"})
 AFTER_REDACTION = {
     "model/session.py heading": "asked of a session that is shown here or was redacted before",
     "model/text.py one_line": "the function itself",
-    "loop/decide/decide.py _recover_task": "words of events, which were redacted before they were written",
-    "loop/decide/fold.py _apply_verification": "words of events",
+    "loop/decide/fold.py _apply_verification": "words of events, which were redacted before they were written",
+    "loop/decide/fold.py _add_note": "words of events",
+    "loop/decide/recovery.py explain_error": "words of events",
+    "loop/session_overview.py": "words of events and of the shown plan",
+    "loop/runner/control.py send_event": "words of events, for a command of the person",
     "loop/decide/recovery.py classify_error": "words of a run, redacted by the machine",
     "loop/decide/recovery.py error_signature": "words of a run, redacted by the machine",
     "loop/report.py _shorten_sentence": "words of events",
@@ -30,14 +33,29 @@ AFTER_REDACTION = {
     "loop/directories.py create_session_dir": "the redacted name of a plan",
     "loop/runner/agent_task.py build_prompt": "words of events, for an agent",
     "retro/analysis/digests.py": "of failures, the redacted session; of the rest, words that stay private",
+    "retro/actions.py": "a person's words, which were redacted whole, and commands of a private journal",
+    "retro/recommendations.py": "words that the redactor went over",
     "retro/issues/triage.py": "words that the redactor went over",
     "retro/issues/workflow.py _word_similarity": "words that triage redacted, to compare them",
+    **{
+        f"analysis/findings/{name}.py": "titles, of a session that is shown here or was redacted before"
+        for name in ("__init__", "failures", "reads")
+    },
+    "views/table_text.py lay_out_table": "a table on this terminal, or of redacted words",
+    "model/text.py fit_cells": "the function itself",
     "views/transcript.py _truncate_line": "renders a session that is shown here or was redacted before",
     "views/atif/writer.py subagent_file": "as story",
     "web/templates.py": "renders pages of this machine, and redacted sessions",
 }
 STAYS_HERE = {
+    "agents/process.py _collect_tail": "the end of an output, for an error message",
+    "archive/search.py": "looks for a mark and for an id",
+    "loop/decide/gates.py check_answer": "an error message about an answer",
+    "loop/plan/importer.py import_plan": "the name of a task in a plan, beside its whole text",
+    "loop/runner/work_tree.py _write_patch": "cuts at a line end, before the redactor",
+    "loop/runner/work_tree.py commit_task_files": "the name of a shown task",
     "agents/capture/rebuild.py rebuild_all": "cuts a list of records at a position",
+    "agents/claude_code/request_log.py": "cuts lists of messages at a position",
     "loop/service.py conduct_session": "a message on this terminal",
     "agents/claude_code/driver.py project_folder": "the name of a directory",
     "agents/scripted/wire.py split_text": "parts of a scripted reply",
@@ -54,6 +72,7 @@ STAYS_HERE = {
     "lab/service.py run_name": "the name of a model",
     "live/service.py label_profile": "a label that the person gives",
     "retro/service.py draw_artifact": "a time",
+    "retro/analysis/similarity.py": "stems of words, to compare them",
     "tracing/blame.py _sessions_mentioning": "a hash",
     "tracing/trace.py": "links shown on this machine",
     "dataset/extract/commits.py": "ids of rows, and commits looked for in an output",
@@ -64,7 +83,6 @@ STAYS_HERE = {
     "dataset/remote.py pull_rows": "finds the number of a shard",
     "dataset/reader.py name_shard": "the redacted id of a session, as part of a file's name",
     "loop/plan/load.py _find_problems": "an error message about the person's own plan",
-    "loop/runner/agent_task.py write_changes": "whole lines of a private page",
     "retro/analyst.py __init__": "a time",
     "retro/layout.py": "private pages",
     "retro/analyst.py decode_reply": "names that an analyst gives, which stay private",
@@ -77,7 +95,7 @@ STAYS_HERE = {
     "views/atif/rules.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
     "views/session/thread.py": "the outline",
-    "views/session/edits.py find_commits": "looks for hashes",
+    "views/session/edits.py commits_of_call": "looks for hashes",
     "views/overview.py": "the first screen",
     "archive/search.py cut_snippet": "search results on this machine",
 }

@@ -1,6 +1,5 @@
 """Every command line in README and docs works as documented, with the bare wheel in an empty environment."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -11,37 +10,53 @@ from pathlib import Path
 import pytest
 
 import test_tutorial
-from retro.planted import chats, written
+from support.retro_archive import write_chats
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "src/flightlog/agents/scripted/recordings"
 NAMES = "flightlog|harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector"
 SIZE_MB_MAX = 170
 
-# Lines that no test can run as they stand, each with the reason.
+# Lines that this test cannot run as they stand, each with the reason.
 NOT_RUN = {
-    "--analyst": "starts an agent of the reader's own",
-    "ssh other": "another machine",
-    "tcp://head:8786": "a cluster and the extra `scale`",
-    "flightlog watch": "draws until a person ends it",
-    "session follow": "prints until a person ends it",
-    "flightlog serve": "serves until a person ends it; tests/web starts it",
-    "dataset push": "a remote of the reader's",
-    "dataset pull": "a remote of the reader's",
-    "5b368800": "a session of an agent that saved its files",
-    "their-run": "a run that another person made",
-    "ralph-runtime stop": "needs a plan that runs at this moment",
-    "ralph-runtime pause": "as above",
-    "--sweep grid.yaml": "the file is the reader's",
-    "feedback.json": "a file that a browser saved",
-    "live swap 2123f2df": "a switch of accounts that did not happen",
+    "--analyst claude-code": "starts an agent of the reader's own; tests/retro starts the real one",
+    "tcp://head:8786": "a cluster and the extra `scale`; tests/app starts one",
+    "5b368800": "a session of an agent that saved its files; tests/lab records one",
+    "live swap 2123f2df": "a switch of accounts that did not happen; tests/live makes one",
 }
 CHATS = "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | sort -u)"
 EACH_CHAT = f"for id in {CHATS}; do flightlog dataset judge $id"
 COMMITS = "$(git commit -q --allow-empty -m Release; git log --format=%h --abbrev=12)"
 EACH_COMMIT = f"for id in {COMMITS}; do flightlog dataset judge $id"
+# A command that a person ends: it is ended as soon as it has printed something.
+UNTIL_SEEN = "{ %s > seen.txt & }; until [ -s seen.txt ]; do sleep 0.1; done; kill $!; cat seen.txt"
+# A batch of samples that is killed once it has begun.
+INTERRUPTED = """harness resample my-run --request 5 --count 12 --per-minute 300 >/dev/null 2>&1 & batch=$!
+began=$(find runs/my-run -path '*request_005*' | wc -l)
+until [ $(find runs/my-run -path '*request_005*' | wc -l) -gt $((began + 2)) ]; do sleep 0.05; done; kill -9 $batch
+"""
+# A plan whose only task runs at this moment, in a project of its own.
+RUNNING = """plan=$PWD/slow.yaml; cd $(mktemp -d) && git init -q .
+{ flightlog loop run --plan $plan --autonomous >/dev/null 2>&1 & }
+until ralph-runtime status --session session-001 2>/dev/null | grep -q running; do sleep 0.1; done
+"""
+THEIR_RUN = """[ -d runs/their-run ] || cp -r runs/my-run runs/their-run
+sed -i 's/Take notes/Take their notes/' runs/their-run/config.yaml
+"""
 # What the reader puts in place of a name of the documents.
 VALUES = {
+    "flightlog session follow": UNTIL_SEEN % "flightlog session follow",
+    "flightlog serve": UNTIL_SEEN % "flightlog serve",
+    "flightlog watch": "(sleep 1; printf q) | script -qec 'flightlog watch' /dev/null",
+    "harness resample my-run --resume": INTERRUPTED + "harness resample my-run --resume",
+    "ralph-runtime stop": RUNNING + "ralph-runtime stop",
+    "ralph-runtime pause": RUNNING + "ralph-runtime pause",
+    "flightlog trust runs/their-run": THEIR_RUN + "flightlog trust runs/their-run",
+    "ssh other flightlog": "FLIGHTLOG_HOME=$HOME/other flightlog",
+    "'my-agent --ask {prompt}'": '"$PWD/my-agent --ask {prompt}"',
+    "experiment run experiment.yaml": "experiment run rounding.yaml --name first",
+    "experiment report NAME": "experiment report first",
+    "add-attempts rounding 5": "add-attempts rounding 1",
     "uvx flightlog": "flightlog",
     "flightlog init": "flightlog init --yes",
     "harness replay my-run --session 2 --turn 7 --count 8": "harness replay my-run --session 2 --turn 7 --count 2",
@@ -55,6 +70,8 @@ VALUES = {
     "2026-11-02_13a84f73": "$(grep -ohE '[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9a-f]{8}' -r .git-ml/tracked | head -1)",
     "13a84f73": "2123f2df",
     "chat-20261102-120140-3fa9c1": "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | head -1)",
+    # The question is shown first, then answered.
+    "answer --session session-001": "answer --session session-001 && ralph-runtime answer --session session-001 retry",
     "RUN OTHER": "my-run my-run",
     "RUN#2r3.14": "'my-run#2.3'",
     "RUN": "my-run",
@@ -66,7 +83,9 @@ VALUES = {
     "run:shop/session_01": "run:my-run/session_01",
     "issue:9c2a3a8c": "issue:$(flightlog issue list --json | jq -r '.[0].id')",
     "retro show ID": "retro show $(flightlog retro patterns --json | jq -r '.[0].id')",
-    "topic-1f2e3d4c5b": "$(flightlog retro patterns --json | jq -r '.[0].id')",
+    "retro apply ID": "retro apply $(flightlog retro analyze --json | "
+    "jq -r '[.recommendations[] | select(.action.diff != \"\")][0].id') --yes",
+    "retro undo ID": "retro undo $(flightlog retro analyze --json | jq -r '.applied[0].id')",
     "resolve ID": "resolve $(flightlog issue list --json | jq -r '.[0].id')",
     "experiment.yaml": "notes.yaml",
     "greet/": "runs/greet/",
@@ -78,17 +97,20 @@ CODES = {
     "privacy check": (0, 1),
     "lab lint": (0, 1),
     "issue-workflow process": (0, 1),
-    "ralph-runtime answer": (1,),  # the plan has no question
-    "ralph-runtime resume": (2,),  # the plan is completed
-    "dataset export --format huggingface": (69,),  # needs the extra `tables`, as the page says
-    "dataset export --format parquet": (69,),
+    "flightlog trust runs/their-run": (0, 1),  # 1: it is not allowed yet
 }
+
+
+# The page says that these need the extra `tables`.
+NEED_TABLES = ("dataset export --format huggingface", "dataset export --format parquet")
 
 
 def blocks(page):
     """Yield the text of each code block, and of each command between backticks in a table."""
     text = page.read_text("utf-8")
-    yield from re.findall(r"^```(?:sh|console)?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    for language, block in re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", text):
+        if language in {"", "sh", "console"}:  # `text` is output, or an error made on purpose
+            yield block
     yield from re.findall(r"^(?:    \S.*\n)+", re.sub(r"(?ms)^```.*?^```$", "", text), re.MULTILINE)
     for row in re.findall(r"^\|.*\|$", text, re.MULTILINE):
         yield from re.findall(rf"`((?:{NAMES}) [^`]+)`", row) if page.name == "README.md" else ()
@@ -114,15 +136,19 @@ def documented():
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
     """The wheel, installed without extras; return the directory of its commands."""
-    top = tmp_path_factory.mktemp("wheel")
+    return install_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def install_wheel(top, extra=""):
+    """Build the wheel and install it with `extra`; return the directory of its commands."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(top)]
     subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
     uv = [str(Path(sys.executable).with_name("uv"))]
     subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(top / "venv")], check=True)
     (wheel,) = top.glob("*.whl")
     install = [*uv, "pip", "install", "-q", "--python", str(top / "venv/bin/python")]
-    pins = ["--constraint", str(ROOT / "requirements/run.txt")]
-    subprocess.run([*install, "--compile-bytecode", *pins, str(wheel)], check=True)
+    pins = [f"--constraint={ROOT / 'requirements' / name}.txt" for name in ("run", "extras")]
+    subprocess.run([*install, "--compile-bytecode", *pins, f"{wheel}{extra}"], check=True)
     return top / "venv/bin"
 
 
@@ -157,20 +183,35 @@ sessions:
   - {session_index: 1, prompt: Take notes.}
   - {session_index: 2, prompt: Repair it.}
 END
+cat > rounding.yaml <<'END'
+tasks: [{id: rounding, directory: work, prompt: Repair it., verifiers: [test -e step1.txt]}]
+arms:
+  - {name: base, agent: scripted, scenario: model.yaml, model: claude-opus-5-5}
+  - {name: careful, agent: scripted, scenario: model.yaml, model: claude-haiku-4-5}
+END
 echo 'password = "hunter2-and-more-of-it"' > notes.md && cp notes.md notes.txt
 cp "$HOME"/.claude/projects/*/2123f2df*.jsonl session.jsonl && cp session.jsonl rows.jsonl
 harness run notes.yaml --run-name my-run
+git apply --directory=work runs/my-run/full_diff.patch
 git add -A work && git commit -qm 'Take notes'
 cat > plan.yaml <<'END'
 plan: a small plan
-config: {human_intervention: never}
+config: {human_intervention: on_error}
 tasks:
-  - {task_id: "001", name: greet, run: {command: "echo hello > greeting.txt"}, verify: ["test -s greeting.txt"]}
+  - {task_id: "001", name: greet, run: {command: "ls greeting.txt || { touch greeting.txt; exit 1; }"}, max_retries: 0}
 END
-flightlog loop run --plan plan.yaml --autonomous
+# The first runner is killed while its question waits for an answer.
+flightlog loop run --plan plan.yaml --autonomous 2> runner.txt & runner=$!
+until grep -q '^question' runner.txt; do sleep 0.1; done
+kill -9 $runner && rm runner.txt
 printf '[dataset]\\ntrack_words = true\\n' >> flightlog.toml && flightlog trust --yes
 flightlog init --project --dataset --yes && flightlog dataset session sync-to-jsonl
-flightlog retro analyze >/dev/null
+flightlog retro analyze export.zip >/dev/null
+echo '{"ratings": {"activity": 4}}' > feedback.json
+printf 'turns: [3, 7]\\nmodels: [claude-opus-5-5, claude-haiku-4-5]\\ncount: 2\\nmax_budget_usd: 5\\n' > grid.yaml
+printf 'plan: slow\\ntasks:\\n  - {task_id: "001", name: wait, run: {command: "sleep 60"}}\\n' > slow.yaml
+printf '#!/bin/sh\\necho You test late.\\n' > my-agent && chmod +x my-agent
+git init -q --bare "$HOME"/remote.git && git remote add origin "$HOME"/remote.git
 flightlog issue report-bug --title 'Slow' --description 'It is slow' --severity low
 """
 STEP = """      - blocks:
@@ -182,8 +223,8 @@ STEP = """      - blocks:
 def prepared(shop, env):
     """Prepare what the pages assume: a run, a loop, an analysis, an export, files with secrets."""
     with zipfile.ZipFile(shop / "export.zip", "w") as export:
-        made = [json.loads(written(chat)) for chat in chats(1)[0]]
-        export.writestr("conversations.json", json.dumps(made))
+        write_chats(shop / "chats.json", 1, 40)
+        export.write(shop / "chats.json", "conversations.json")
     steps = "\n".join(STEP.format(number) for number in range(1, 9))
     return run(PREPARE % steps, shop, env)
 
@@ -207,6 +248,7 @@ def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path)
     env, shop = machine(tmp_path, bare)
     ready = prepared(shop, env)
     assert ready.returncode == 0, ready.stderr
+    tables = install_wheel(tmp_path / "tables", "[tables]")
     failed = []
     ran = 0
 
@@ -214,7 +256,9 @@ def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path)
         for command in commands:
             if any(part in command for part in NOT_RUN):
                 continue
-            done = run(filled_in(command), shop, env)
+            needs_tables = any(part in command for part in NEED_TABLES)
+            path = f"{tables}:{env['PATH']}" if needs_tables else env["PATH"]
+            done = run(filled_in(command), shop, env | {"PATH": path})
             ran += 1
             codes = next((codes for part, codes in CODES.items() if part in command), (0,))
             broken = re.search("Traceback|no such (option|command)", done.stderr)

@@ -99,7 +99,7 @@ def test_a_message_is_in_lower_case_and_has_no_full_stop():
         assert "\n" not in said, f"{place}: {said}"
 
 
-def test_nobody_is_blamed_or_begged():
+def test_no_message_blames_or_begs():
     for place, said in MESSAGES + HINTS:
         assert not BLAME.search(said), f"{place}: {said}"
 

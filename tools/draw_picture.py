@@ -1,67 +1,86 @@
-"""Draw a picture of what commands really print, as an SVG without fonts or scripts from elsewhere.
+"""Draw the README's pictures from real runs of the demo; tests compare them with runs of their own.
 
-draw_picture.py docs/up.svg                      the README's first picture
-draw_picture.py docs/rewind.svg demo rewind      that of one command
+    draw_picture.py docs/session.png     the page of the demo's session, as Chromium shows it
+    draw_picture.py docs/rewind.svg      what `flightlog demo rewind` prints, without fonts from elsewhere
+
+Each picture is drawn from a run that is made now against a scripted model, without a key or a login:
+the session with the scripted agent, the rewind with Claude Code.
 """
 
 import html
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-COMMANDS = (("--samples", "up"), ("--samples", "session", "show", "2123f2df#1"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from flightlog.app.runtime import open_runtime
+from flightlog.setup.demo import DEMO_SCENARIO, run_demo_agent
+from support.browser import Browser
+from support.pages import running
+from support.real_agent import PINNED, agent_program
+
+PAGE_WIDTH, PAGE_HEIGHT = 1280, 1400
+HOUR_MS = 3_600_000
+COMMAND = ("demo", "rewind")
 WIDTH_CHARS = 104
 LINES_MAX = 46
 LINE_PX = 19
 CHAR_PX = 8.4
-COLOURS = {
+COLORS = {
     "$": "#f4f6f7",
-    "    flightlog": "#7cc4f2",
-    "#": "#8ddb8c",
-    "→": "#7cc4f2",
-    "✗": "#ff9d97",
     "original": "#ff9d97",
     "rerun": "#8ddb8c",
     "certificate": "#8ddb8c",
-    "~": "#9aa6b0",
 }
 PLAIN = "#cfd6db"
+# The page is drawn once its fonts are there and the strip above the steps has its bars.
+_DRAWN = "document.fonts.ready.then(() => new Promise(done => setTimeout(done, 400)))"
 
 
-def printed() -> list[str]:
-    """Run the commands and return what a person would see."""
+@contextmanager
+def serve_demo_session() -> Iterator[tuple[Any, str]]:
+    """Run the demo's agent and serve its session; yield the server and the path of the page."""
+    runtime = open_runtime({"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]})
+    with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
+        root = Path(folder)
+        project, config = root / "subscriptions", root / "config"
+        session = run_demo_agent(runtime, DEMO_SCENARIO, project, config)
+        # An hour later the session is over, and the page begins at its top.
+        later = runtime.clock.now_ms() + HOUR_MS
+        with running(config, data_dir=root / "data", clock=lambda: later) as pages:
+            yield pages, f"/sessions/{session}"
+
+
+def photograph_session(browser: Browser) -> bytes:
+    """Return the upper part of the page of the demo's session as PNG."""
+    with serve_demo_session() as (pages, path):
+        page = browser.page(PAGE_WIDTH, PAGE_HEIGHT)
+        page.go(pages.door)
+        page.go(pages.root + path)
+        page.js(_DRAWN)
+        return bytes(page.seen())
+
+
+def print_rewind() -> list[str]:
+    """Run the demo of rewinding with the real client and return what a person would see."""
     program = Path(sys.executable).with_name("flightlog")
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TZ": "UTC", "LANG": "C.UTF-8"}
-    env |= {name: os.environ[name] for name in ("FLIGHTLOG_CLAUDE",) if name in os.environ}
-    lines = []
-    for command in (tuple(sys.argv[2:]),) if sys.argv[2:] else COMMANDS:
-        ran = subprocess.run(
-            [program, *command], env=env, capture_output=True, text=True, check=True
-        )
-        shown = " ".join(word if "#" not in word else f"'{word}'" for word in command)
-        lines += [f"$ flightlog {shown}", *ran.stdout.rstrip("\n").split("\n"), ""]
-    return lines[:LINES_MAX]
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "LANG": "C.UTF-8"}
+    env |= {"FLIGHTLOG_CLAUDE": str(agent_program(PINNED))}
+    ran = subprocess.run([program, *COMMAND], env=env, capture_output=True, text=True, check=True)
+    return [f"$ flightlog {' '.join(COMMAND)}", *ran.stdout.rstrip("\n").split("\n")][:LINES_MAX]
 
 
-def colour(line: str) -> str:
-    """Colour a line by how it begins."""
-    bare = line.lstrip()
-    return next(
-        (
-            value
-            for mark, value in COLOURS.items()
-            if line.startswith(mark) or bare.startswith(mark)
-        ),
-        PLAIN,
-    )
-
-
-def draw(lines: list[str]) -> str:
-    """Return the picture."""
+def draw_lines(lines: list[str]) -> str:
+    """Return the lines as an SVG."""
     width, height = round(WIDTH_CHARS * CHAR_PX + 40), len(lines) * LINE_PX + 40
     rows = [
-        f'<text x="20" y="{30 + place * LINE_PX}" fill="{colour(line)}" xml:space="preserve">'
+        f'<text x="20" y="{30 + place * LINE_PX}" fill="{_color(line)}" xml:space="preserve">'
         f"{html.escape(line if len(line) <= WIDTH_CHARS else line[: WIDTH_CHARS - 1] + '…')}</text>"
         for place, line in enumerate(lines)
         if line
@@ -79,5 +98,21 @@ def draw(lines: list[str]) -> str:
     )
 
 
+def _color(line: str) -> str:
+    return next((color for start, color in COLORS.items() if line.startswith(start)), PLAIN)
+
+
+def main(picture: Path) -> None:
+    """Draw one picture; the name's ending says which."""
+    if picture.suffix == ".svg":
+        picture.write_text(draw_lines(print_rewind()), encoding="utf-8")
+        return
+    browser = Browser()
+    try:
+        picture.write_bytes(photograph_session(browser))
+    finally:
+        browser.close()
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(draw(printed()), encoding="utf-8")
+    main(Path(sys.argv[1]))

@@ -77,11 +77,21 @@ mount --bind /mnt/root /home/dev
 cd /home/dev/project
 exec "$program" "$@"
 """
-_SHORTEST = 60  # characters of a vendor's text that is looked for inside of others
+_SHORTEST = 50  # characters of a vendor's text that is looked for inside of others
+_WORDS = 20  # characters of a result that no other text holds by chance, such as "text"
 _SUSPICIOUS = 400  # characters above which a text of unknown origin is taken for the vendor's
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# Texts of a client that are data: where it is, and which of its tasks ended.
-_DATA = ("<environment_context>", "<task-notification>", "<subagent_notification>")
+# Texts of a client that are data: where it is, which of its tasks ended, which command was typed.
+_DATA = (
+    *("<environment_context>", "<task-notification>", "<subagent_notification>"),
+    *("<command-name>", "<command-message>", "<local-command-stdout>"),
+)
+# A task that ended is reported inside of a text of the client, with a note of its own.
+_NOTIFICATION = re.compile("<task-notification>.*?</task-notification>", re.DOTALL)
+_NOTE = re.compile("<note>(.*?)</note>", re.DOTALL)
+_REMINDER = re.compile("</?system-reminder>")
+# The beginning of a tool's result that is the client's advice to the model.
+_ADVICE = "Async agent launched"
 _TOOL_LISTS = frozenset({"tools", "toolsAdded", "dynamic_tools", "functionDeclarations"})
 
 
@@ -118,15 +128,19 @@ def record_case(directory: Path, root: Path) -> None:
         if runs[-1].exit_code:
             print(runs[-1].stdout[-2000:], runs[-1].stderr[-2000:], sep="\n")
     shutil.rmtree(directory / "session", ignore_errors=True)
-    _write_files(machine, directory / "session", Scrubber(runs, list(_iter_strings(case)), machine))
+    _write_files(machine, directory / "session", Scrubber(runs, list(iter_strings(case)), machine))
     lines = [json.dumps(line) for line in _wire_lines(runs)]
     (directory / "wire.jsonl").write_text("".join(f"{line}\n" for line in lines))
 
 
+def mount_prefix(root: Path, program: Path) -> tuple[str, ...]:
+    """Return what comes before `program` in its command so that it sees `root` as `SEEN_ROOT`."""
+    arguments = (str(root), str(program.parent.resolve()), program.name)
+    return ("unshare", "--mount", "--uts", "sh", "-c", _MOUNTS, "sh", *arguments)
+
+
 def _mount_machine(machine: ClientMachine) -> ClientMachine:
-    client = machine.program.parent.resolve()
-    arguments = (str(machine.root), str(client), machine.client)
-    prefix = ("unshare", "--mount", "--uts", "sh", "-c", _MOUNTS, "sh", *arguments)
+    prefix = mount_prefix(machine.root, machine.program)
     return replace(machine, prefix=prefix, seen_root=SEEN_ROOT)
 
 
@@ -192,11 +206,14 @@ class Scrubber:
         """Learn the vendor's words from the requests; `own` are the words of the case."""
         bodies = [request.body for run in runs for request in run.requests]
         self._own = [text for text in own if len(text) >= 8]
-        self._results = [text for body in bodies for text in _iter_results(body)]
+        results = (text for body in bodies for text in _iter_results(body))
+        self._results = [
+            text for text in results if len(text) >= _WORDS and not text.startswith(_ADVICE)
+        ]
         texts = {text: "system prompt" for body in bodies for text in _iter_system(body)}
         texts |= {text: "context" for body in bodies for text in self._iter_context(body)}
         texts |= {
-            text: "tool description" for body in bodies for text in _iter_strings(body.get("tools"))
+            text: "tool description" for body in bodies for text in iter_strings(body.get("tools"))
         }
         long = (text for text in texts if len(text) >= _SHORTEST)
         self._vendor = {text: texts[text] for text in sorted(long, key=len, reverse=True)}
@@ -260,7 +277,8 @@ class Scrubber:
         clean = text
         for vendor, kind in self._vendor.items():
             clean = clean.replace(vendor, _placeholder(kind, vendor))
-        if len(clean) >= _SHORTEST and any(clean in vendor for vendor in self._vendor):
+        inner = _REMINDER.sub("", clean).strip()
+        if len(inner) >= _SHORTEST and any(inner in vendor for vendor in self._vendor):
             clean = _placeholder("system prompt", clean)
         if len(clean) >= _SUSPICIOUS and not self._is_own(clean):
             clean = _placeholder("text", clean)
@@ -280,13 +298,15 @@ class Scrubber:
         for message in _messages(body):
             if message.get("role") == "user":
                 for text in _texts(message):
-                    if not text.lstrip().startswith(_DATA):
-                        yield from _split_around(text, self._own)
+                    yield from _NOTE.findall(text)
+                    for part in _NOTIFICATION.split(text):
+                        if not part.lstrip().startswith(_DATA):
+                            yield from _split_around(part, self._own)
 
 
 def _placeholder(kind: str, text: str) -> str:
     """Return what replaces a text; a tag around it stays, because readers know texts by it."""
-    tagged = re.fullmatch(r"\s*<([\w ]+)>.*</\1>\s*", text, re.DOTALL)
+    tagged = re.fullmatch(r"\s*<([\w -]+)>.*</\1>\s*", text, re.DOTALL)
     note = f"[{kind}, {len(text):,} chars]"
     return f"<{tagged[1]}>{note}</{tagged[1]}>" if tagged else note
 
@@ -321,7 +341,7 @@ def _texts(message: Mapping[str, Any]) -> Iterator[str]:
 
 def _iter_system(body: Mapping[str, Any]) -> Iterator[str]:
     for name in ("system", "instructions", "systemInstruction"):
-        yield from _iter_strings(body.get(name))
+        yield from iter_strings(body.get(name))
     for message in _messages(body):
         if message.get("role") in {"system", "developer"}:
             yield from _texts(message)
@@ -331,12 +351,12 @@ def _iter_results(body: Mapping[str, Any]) -> Iterator[str]:
     for message in _messages(body):
         if message.get("role") == "tool":
             yield from _texts(message)
-        yield from _iter_strings(message.get("output"))
+        yield from iter_strings(message.get("output"))
         for name in ("parts", "content"):
             blocks = message.get(name)
             for block in blocks if isinstance(blocks, list) else ():
                 if _is_result(block):
-                    yield from _iter_strings(block)
+                    yield from iter_strings(block.get("content") or block.get("functionResponse"))
 
 
 def _is_result(block: Any) -> bool:
@@ -345,12 +365,12 @@ def _is_result(block: Any) -> bool:
     )
 
 
-def _iter_strings(value: Any) -> Iterator[str]:
+def iter_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _iter_strings(item)
+            yield from iter_strings(item)
 
 
 def _split_around(text: str, own: Sequence[str]) -> list[str]:

@@ -86,10 +86,9 @@ def placed(name, where, data):
     path = where / ONE_FILE[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    if name == "opencode":
-        return SessionFile(str(path), "s", len(data), 0, agent=name)
-    (file,) = find_agent(name).find([str(where)]).files
-    return file
+    files = find_agent(name).find([str(where)]).files if name != "opencode" else ()
+    # Codex has no session before the first line is whole, which says whose it is.
+    return files[0] if files else SessionFile(str(path), "s", len(data), 0, agent=name)
 
 
 def plain(items):

@@ -42,7 +42,7 @@ def told(config, home):
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_what_the_agent_deletes_is_told_the_same_from_our_copy(places, sealed):
+def test_a_deleted_session_is_shown_the_same_from_our_copy(places, sealed):
     config, home = places
     before = told(config, home)
     keep_all(config, home)
@@ -77,7 +77,7 @@ def test_what_the_agent_still_has_is_read_in_place_and_once(places):
     assert not [file for file in found if file.path.startswith(str(home))]
 
 
-def test_what_the_agent_took_out_of_a_transcript_is_still_told(places):
+def test_records_the_agent_removed_are_still_shown(places):
     config, home = places
     keep_all(config, home)
     (path,) = config.glob("projects/*/2123f2df-*.jsonl")

@@ -16,7 +16,7 @@ def place(tmp_path):
     return tmp_path
 
 
-def test_the_last_word_wins_and_says_where_it_stands(place):
+def test_the_last_value_wins_and_has_its_location(place):
     assert values(place)["show.timezone"].origin == DEFAULT
     (place / "user.toml").write_text('[show]\ntimezone = "UTC"\n[archive]\nseal_after_days = 7\n')
     (place / "project" / "flightlog.toml").write_text('[show]\ntimezone = "Asia/Kolkata"\n')
@@ -50,7 +50,7 @@ def test_a_setting_that_is_wrong_is_refused_with_what_to_do(place, body):
     assert refusal.value.hint
 
 
-def test_a_misspelt_setting_is_told_the_nearest(place):
+def test_a_misspelled_setting_names_the_nearest(place):
     (place / "user.toml").write_text("[show]\ntimezon = 'UTC'")
 
     with pytest.raises(Misconfigured) as refusal:

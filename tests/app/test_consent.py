@@ -141,7 +141,7 @@ def test_mark_of_a_foreign_run_puts_nothing_back(place):
     (place / "runs" / "evil" / ".in_place").write_text("baseline")
     (place / "work" / "mine").write_text("mine")
 
-    assert flightlog(place, "lab", "list").code == 0
+    assert flightlog(place, "lab", "inspect", "evil").code == 0
     assert (place / "work" / "mine").read_text() == "mine"
     assert (place / "runs" / "evil" / ".in_place").exists()
 

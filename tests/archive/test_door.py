@@ -51,7 +51,7 @@ def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_p
     assert archive(tmp_path, *records).read_session(SESSION).title == "A"
 
 
-def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_path):
+def test_equal_copies_of_a_record_are_shown_alike_in_any_order(tmp_path):
     one, two = user("x", 1, gitBranch="main"), user("x", 1, gitBranch="next")
     for folder, records in (("1", (one, two)), ("2", (two, one))):
         write(tmp_path / folder, SESSION, *records)

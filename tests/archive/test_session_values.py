@@ -62,7 +62,7 @@ def test_many_sessions_are_kept_as_they_are_worked_out(tmp_path):
     assert len(make.asked) < 250
 
 
-def test_a_value_of_another_shape_is_worked_out_anew(tmp_path):
+def test_a_value_of_another_shape_is_computed_again(tmp_path):
     make = Counting()
     SessionValueCache("facts", list[int], tmp_path / "index.db").get_or_compute(
         "s", files(1), lambda _: [1]
@@ -85,7 +85,7 @@ def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
     ).fetchone() == (1,)
 
 
-def test_an_index_somebody_holds_is_left_alone(tmp_path):
+def test_an_index_that_another_process_holds_is_left_alone(tmp_path):
     path = tmp_path / "index.db"
     SessionValueCache("facts", dict[str, str], path).get_or_compute("s", files(1), Counting())
     held = sqlite3.connect(path, isolation_level=None)

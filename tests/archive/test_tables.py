@@ -25,7 +25,7 @@ def test_every_recording_becomes_rows_that_fit_their_columns_and_add_up(case, tm
         assert len(set(keys)) == len(keys)
 
 
-def test_a_step_and_its_call_are_told(tmp_path):
+def test_a_step_and_its_call_are_shown(tmp_path):
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "a.txt", "is_error": False}]
     told = made(

@@ -121,7 +121,7 @@ def adds_up(truth):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_session_is_told_whole_and_counted_as_the_client_counts(bench, case):
+def test_a_session_is_read_whole_and_counted_as_the_client_counts(bench, case):
     session = new_session()
 
     told = bench.run({"rules": CASES[case]}, f"Play: {case}.", session=session)
@@ -153,7 +153,7 @@ def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
     assert not told[forked].gaps
 
 
-def test_a_denied_tool_is_told_as_denied(bench):
+def test_a_denied_tool_is_marked_denied(bench):
     rules = [
         {
             "replies": [
@@ -172,7 +172,7 @@ def test_a_denied_tool_is_told_as_denied(bench):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
+def test_a_stopped_session_is_shown_up_to_its_end(bench, number):
     rules = [
         {
             "replies": [
@@ -202,7 +202,7 @@ def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
     assert all(adds_up(truth) for truth in truths(bench).values())
 
 
-def test_when_the_agent_rests_the_session_is_kept_without_anybody_asking(bench):
+def test_a_resting_agents_session_is_archived_unasked(bench):
     bench.install_hooks()
     session = new_session()
 

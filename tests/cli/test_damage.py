@@ -167,7 +167,7 @@ def test_a_changed_figure_is_found_by_the_sample_of_a_settle(archive):
     )
 
     assert "1 archived session damaged" in within(archive, "status").out
-    assert "1 session damaged" in within(archive, "up", "--no-serve").out
+    assert "1 session damaged" in within(archive, "up").out
     assert "(damaged) " in within(archive, "session", "list").out
     assert within(archive, "doctor").code == 3
 
@@ -222,7 +222,7 @@ def test_a_session_directory_without_permission_hides_no_other(original):
 
 
 def test_up_counts_archived_sessions_whose_original_is_gone(archive):
-    ran = within(archive, "up", "--no-serve")
+    ran = within(archive, "up")
 
     assert ran.code == 0
     assert "3 sessions in 1 project" in ran.out

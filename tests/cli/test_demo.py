@@ -1,5 +1,7 @@
 import json
+import re
 import shutil
+import subprocess
 import time
 from datetime import UTC
 from pathlib import Path
@@ -29,14 +31,46 @@ def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
 def test_what_it_shows_is_what_the_commands_printed():
     out = within(None, "demo").out
 
-    assert "← all prices right" in out
-    assert "AssertionError: 0.12" in out
+    assert "ERROR: test_a_contract_of_january_31_renews_in_february" in out
+    assert "AssertionError: Lists differ: [datetime.date(2026, 3, 2)]" in out
+    assert "AssertionError: datetime.date(2026, 3, 28) != datetime.date(2026, 3, 31)" in out
+    assert re.search(r"← \.\.\.\.\n\s+-+\n\s+Ran 4 tests in .*\n\s*\n\s+OK\n", out)
+    assert "2 files changed, 9 insertions(+), 1 deletion(-)" in out
+
+
+def test_the_demo_begins_with_what_went_wrong():
+    out = within(None, "demo").out
+
+    finding = out.index("2 edits thrown away by git checkout renewals.py")
+    assert finding < out.index("> The renewal job crashes")
+
+
+def test_the_demo_names_no_command_for_its_deleted_session():
+    out = within(None, "demo").out
+
+    assert re.search("… [0-9]+ more lines$", out, re.MULTILINE)
+    assert "session show" not in out
+
+
+def test_the_demo_leaves_a_repository_named_by_git_dir_alone(tmp_path):
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=D", "-c", "user.email=d@example.invalid"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "Mine"], check=True)
+    (tmp_path / "renewals.py").write_text("mine\n")
+
+    ran = within(None, "demo", GIT_DIR=str(tmp_path / ".git"), GIT_WORK_TREE=str(tmp_path))
+
+    log = subprocess.run([*git, "log", "--format=%s"], check=True, capture_output=True, text=True)
+    assert ran.code == 0, ran.err
+    assert "2 files changed" in ran.out
+    assert log.stdout == "Mine\n"
+    assert (tmp_path / "renewals.py").read_text() == "mine\n"
 
 
 def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
     other.write_text(
-        DEMO_SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")')
+        DEMO_SCENARIO.read_text().replace("git log --oneline", "echo $((6 * 7)) answers")
     )
 
     with perform_demo(open_runtime(), other) as shown:
@@ -44,8 +78,8 @@ def test_another_scenario_gives_another_story(tmp_path):
         counted = shown.archive.usage_report(Breakdown.DAY, UTC).total
 
     outputs = [call.output for step in told.steps for call in step.tool_calls]
-    assert any("42 prices" in output for output in outputs)
-    assert not any("all prices right" in output for output in outputs)
+    assert any("42 answers" in output for output in outputs)
+    assert not any("Compute monthly renewals" in output for output in outputs)
     assert counted.responses == len(told.steps)
     assert shown.is_same_from_archive
     assert f"{shown.session}#1.4" in shown.search_hits
@@ -54,12 +88,12 @@ def test_another_scenario_gives_another_story(tmp_path):
 
 def test_the_demo_is_honest_about_a_machine_without_python(tmp_path):
     """The tools are real: without `python3` on the path the agent's own test cannot pass."""
-    for name in ("bash", "ls", "cat", "wc"):
+    for name in ("bash", "grep", "git"):
         (tmp_path / name).symlink_to(Path(shutil.which(name)))
 
     out = within(None, "demo", PATH=str(tmp_path)).out
 
-    assert "← all prices right" not in out
+    assert "Ran 4 tests" not in out
     assert "python3: command not found" in out
 
 

@@ -1,11 +1,17 @@
 """`flightlog demo rewind`, and the verbs it stands for, as a person types them."""
 
 import json
+import re
 import subprocess
 import time
+from pathlib import Path
+
+from tools.draw_picture import draw_lines, print_rewind
 
 from support.cli_runs import FLIGHTLOG, flightlog
 from support.real_agent import PINNED, agent_program
+
+README_PICTURE = Path(__file__).parents[2] / "docs" / "rewind.svg"
 
 CONFIG = """
 model: claude-opus-5-5
@@ -87,8 +93,7 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     assert [[one["passed"] for one in each["sessions"][0]["verifiers"]] for each in told] == [
         [True, True]
     ] * 2
-    assert (tmp_path / "work" / "a").read_text() == "two\n"
-    assert not (tmp_path / "work" / "b").exists()
+    assert not list((tmp_path / "work").iterdir()), "runs and branches work in copies"
     side = harness(tmp_path, "compare", "try", told[0]["run_name"])[1]
     assert "they diverge in turn 2" in side
 
@@ -97,3 +102,13 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     code, _, err = harness(tmp_path, "replay", "try", "--turn", "9")
     assert code == 1
     assert "turns 1 to 3" in err
+
+
+def test_the_readme_shows_what_the_demo_prints_now():
+    """Costs may differ, because paths of other lengths are in the requests."""
+    drawn = draw_lines(print_rewind())
+
+    shown = README_PICTURE.read_text("utf-8")
+    drawn, drawn_before = (re.sub(r"\$[0-9.]+", "$…", text) for text in (drawn, shown))
+    assert drawn == drawn_before, "run: make picture"
+    assert "exact+prompt" in shown

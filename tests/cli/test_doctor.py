@@ -39,7 +39,7 @@ def test_damage_is_exit_code_3_and_names_the_place(tmp_path):
     assert findings(tmp_path)[0] == 3
 
 
-def test_unknown_records_and_a_clock_in_the_future_are_told(tmp_path):
+def test_unknown_records_and_a_clock_in_the_future_are_reported(tmp_path):
     write(tmp_path, SESSION, user("x", timestamp="2199-01-01T00:00:00Z"), {"type": "hologram"})
 
     _, found = findings(tmp_path)
@@ -48,14 +48,14 @@ def test_unknown_records_and_a_clock_in_the_future_are_told(tmp_path):
     assert ("warning", "clock") in found
 
 
-def test_a_home_that_others_can_read_is_told(tmp_path):
+def test_a_home_that_others_can_read_is_reported(tmp_path):
     write(tmp_path, SESSION, user("x"))
     (tmp_path / "open").mkdir(mode=0o755)
 
     assert ("warning", "home") in findings(tmp_path, FLIGHTLOG_HOME=str(tmp_path / "open"))[1]
 
 
-def test_open_permissions_are_told_once(tmp_path):
+def test_open_permissions_are_reported_once(tmp_path):
     write(tmp_path, SESSION, user("x"))
     (tmp_path / "open").mkdir(mode=0o755)
 
@@ -66,7 +66,7 @@ def test_open_permissions_are_told_once(tmp_path):
     ]
 
 
-def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):
+def test_a_broken_edit_of_the_runtime_state_is_reported_with_its_line(tmp_path):
     write(tmp_path, SESSION, user("x"))
     place = tmp_path / "session-health"
     place.mkdir()
@@ -75,7 +75,7 @@ def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):
     assert ("warning", "live") in findings(tmp_path)[1]
 
 
-def test_a_machine_without_sessions_is_told_where_to_begin(tmp_path):
+def test_a_machine_without_sessions_gets_a_first_command(tmp_path):
     assert ("note", "sessions") in findings(tmp_path)[1]
 
 
@@ -121,7 +121,7 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     assert {b"this is no database" * 100, b"damaged once more" * 100} <= set_aside
 
 
-def test_data_of_a_later_version_is_told_and_left_alone(tmp_path):
+def test_data_of_a_later_version_is_reported_and_left_alone(tmp_path):
     write(tmp_path, SESSION, user("x"))
     home = tmp_path / "home"
     within(tmp_path, "settle")
@@ -149,7 +149,7 @@ def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path
     assert ("warning", "hooks") in findings(tmp_path)[1]
 
 
-def test_damage_is_told_once_for_each_file_with_a_command(tmp_path):
+def test_damage_is_reported_once_a_file_with_a_command(tmp_path):
     write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2), b"{torn", user("z", 3))
 
     found = json.loads(within(tmp_path, "doctor", "--json").out)

@@ -77,6 +77,15 @@ def test_search_finds_a_prompt(home):
         }
 
 
+def test_a_search_by_agent_alone_shows_text_in_every_hit(home):
+    query = f"agent:{home[0]}"
+
+    found = run_json(home, "session", "search", query, "--limit", "0")
+
+    assert found["hits"]
+    assert [hit for hit in found["hits"] if not hit["snippet"]] == []
+
+
 def test_the_copy_reads_the_same_when_the_original_is_gone(home, tmp_path):
     agent, _, data = home
     names = sessions(home)

@@ -15,6 +15,7 @@ from support.recordings import config_dir
 # What has no --json, and why.
 WITHOUT_JSON = {
     "privacy redact": "a filter: what comes out has the form of what went in, and --jsonl is its JSON",
+    "mcp": "a server: it answers each line of JSON with one",
     "dataset tracked merge": "git calls it: it prints nothing and writes the file git names",
 }
 # Commands whose example leaves a word out.
@@ -154,7 +155,7 @@ def test_a_key_is_shown_and_exported_in_json(told):
     assert exported["key"] not in json.dumps(told("privacy", "key", "show"))
 
 
-def test_a_page_to_pass_on_is_told_in_json(told, tmp_path):
+def test_a_shared_page_is_described_as_json(told, tmp_path):
     written_to = told("share", "2123f2df", "--output", str(tmp_path / "page.html"))
     printed = told("share", "2123f2df")
 
@@ -186,7 +187,7 @@ def test_simulated_sessions_are_one_value_however_many_there_are(told):
     ]
 
 
-def test_what_was_exported_is_told_in_json(told, tmp_path):
+def test_an_export_is_described_as_json(told, tmp_path):
     page = told("session", "export", "2123f2df", "--output", str(tmp_path / "one.md"))
     trajectory = told("session", "export", "2123f2df", "--atif", "--output", str(tmp_path / "atif"))
 

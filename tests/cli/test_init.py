@@ -55,7 +55,7 @@ def test_with_yes_the_hook_is_written_and_the_diff_shown(machine):
     assert {"PostToolUseFailure", "UserPromptExpansion"} < set(read(machine)["hooks"])
 
 
-def test_without_a_terminal_nobody_is_asked_and_nothing_written(machine):
+def test_without_a_terminal_nothing_is_asked_and_nothing_written(machine):
     done = init(machine, stdin=subprocess.DEVNULL)
 
     assert (done.returncode, "--yes" in done.stderr) == (1, True)
@@ -177,7 +177,7 @@ def test_a_project_in_git_gets_the_guard_once_and_keeps_its_own_hooks(machine, t
     assert not (project / ".git/hooks/pre-push").exists()
 
 
-def test_nobody_gets_a_guard_unasked(machine, tmp_path):
+def test_no_guard_is_installed_unasked(machine, tmp_path):
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
 

@@ -34,7 +34,7 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
 
     assert told.code == 0
     assert (
-        told.out.index("PROFILE")
+        told.out.index("Primary Account")
         < told.out.index("SESSION")
         < told.out.index("1 session in the agent's files")
     )
@@ -43,7 +43,7 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     assert as_json["source_sessions"] == 1
 
 
-def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
+def test_watch_shows_the_last_state_while_another_process_collects(desk):
     assert "1 running" in within(desk.config, "watch").out
     now_ms = int(time.time() * 1000)
     desk.responses(session_id(2), (now_ms - MINUTE_MS, 10_000, 100))
@@ -55,7 +55,7 @@ def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
     assert "2 running" in within(desk.config, "watch").out
 
 
-def test_watch_prints_once_where_nobody_watches(desk):
+def test_watch_prints_once_without_a_terminal(desk):
     assert "1 running" in within(desk.config, "watch").out
     assert json.loads(within(desk.config, "watch", "--once", "--json").out)[0]["error"] == ""
     assert within(desk.config, "watch", "--json").code == 2

@@ -27,12 +27,13 @@ flightlog.cli flightlog.cli.main
 flightlog.model flightlog.model.errors flightlog.model.text
 """
 USAGE = f"""{HELP}
-flightlog.cli.output flightlog.cli.options flightlog.cli.session flightlog.cli.usage
+flightlog.cli.output flightlog.cli.options flightlog.cli.session flightlog.cli.session.usage
+flightlog.cli.session.show
 flightlog.app flightlog.app.jobs flightlog.app.runtime flightlog.hooks flightlog.hooks.writer
 flightlog.usage flightlog.usage.attribution flightlog.usage.digest flightlog.usage.index
 flightlog.usage.pipeline flightlog.usage.price_table flightlog.usage.prices
 flightlog.usage.reconciliation flightlog.usage.report flightlog.usage.report_json
-flightlog.views flightlog.views.json_output
+flightlog.views flightlog.views.json_output flightlog.views.table_text
 flightlog.sources flightlog.sources.foreign_json flightlog.sources.line_filter flightlog.sources.protocol
 flightlog.sources.usage_rows flightlog.sources.workers
 flightlog.agents flightlog.agents.recordings flightlog.agents.claude_code

@@ -131,7 +131,7 @@ def test_a_relative_config_dir_is_refused_with_what_to_type(tmp_path, arguments)
     ]
 
 
-def test_a_home_of_nobody_is_refused(tmp_path):
+def test_a_home_that_does_not_exist_is_refused(tmp_path):
     assert within(tmp_path, "session", "list", CLAUDE_CONFIG_DIR="~no-such-user/x").code == 4
     assert within(tmp_path, "doctor", FLIGHTLOG_HOME="relative").code == 4
 

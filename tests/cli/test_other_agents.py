@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -109,8 +110,9 @@ def test_up_counts_each_agent(machine):
 
 
 def test_exports_name_the_agent(machine):
-    for form in ("md", "html"):
-        assert "tinker 0.9.1" in run(machine, "session", "export", SESSION, "--format", form)
+    page = run(machine, "session", "export", SESSION, "--format", "html")
+    assert "Tinker 0.9.1" in re.sub(r"<svg.*?</svg>|<[^>]*>", "", page)
+    assert "tinker 0.9.1" in run(machine, "session", "export", SESSION, "--format", "md")
     trajectory = json.loads(run(machine, "session", "export", SESSION, "--atif"))
 
     assert (trajectory["agent"]["name"], trajectory["agent"]["version"]) == ("tinker", "0.9.1")

@@ -173,7 +173,7 @@ def test_the_key_moves_and_tags_with_it(run, tmp_path):
     assert run("privacy", "redact", given=ONE.text).stdout == before
 
 
-def test_a_missing_file_is_told_with_the_next_step(run):
+def test_a_missing_file_is_reported_with_the_next_step(run):
     done = run("privacy", "scan", "nowhere")
 
     assert done.returncode == 1

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from flightlog.model.usage import Cost, CostSource, format_cost
 from support.cli_runs import within
 from support.pages import running
 from support.recordings import CASES, config_dir
@@ -102,3 +103,15 @@ def test_prompts_cost_at_most_the_total(machine, reports, tmp_path, monkeypatch)
     assert float(pattern["detail"].split()[0]) <= reports["model"]["total"]["cost_usd"] + 0.006
     texts = [each["address"].partition("#")[0] for each in pattern["evidence"]]
     assert not (SESSION in texts and OTHER in texts)
+
+
+def test_the_head_of_every_page_has_the_figures_of_the_list(machine, reports, tmp_path):
+    with running(machine, data_dir=tmp_path) as served:
+        for row in reports["list"]:
+            facts = served.ask(f"/sessions/{row['session']}").text.split("<dt>Work</dt>")[0]
+            cost = Cost(row["cost_usd"], CostSource(row["cost_source"]), row["is_lower_bound"])
+            shown = re.sub(r"<[^>]*>", "", facts.split("<dt>Cost</dt>")[1].split("</b>")[0])
+            text = served.ask(f"/sessions/{row['session']}/text").text
+
+            assert shown == format_cost(cost)
+            assert f" tokens, {format_cost(cost)}\n" in text.split("\n\n")[0] + "\n"

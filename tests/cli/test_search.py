@@ -81,6 +81,17 @@ def test_a_hit_shows_step_date_project_and_cost(tmp_path):
     )
 
 
+def test_the_id_of_a_hit_is_unique_among_all_sessions(tmp_path):
+    session, other = f"{SESSION[:9]}aaaa{SESSION[13:]}", f"{SESSION[:9]}bbbb{SESSION[13:]}"
+    write(tmp_path, session, user("zebra"))
+    write(tmp_path, other, user("giraffe", uuid="x1"))
+
+    hit = within(tmp_path, "session", "search", "zebra").out.split("#")[0]
+
+    assert hit == session[:10]
+    assert within(tmp_path, "session", "show", hit).code == 0
+
+
 def test_other_sources_leave_the_index_alone(tmp_path):
     write(tmp_path / "one", SESSION, user("zebra"))
     write(tmp_path / "two", SESSION, user("zebra too"))

@@ -137,7 +137,7 @@ def test_a_list_as_json_has_the_documented_keys(two):
     assert all(row.keys() >= set(keys.split()) for row in told(two, "session", "list", "--json"))
 
 
-def test_an_empty_machine_is_told_where_to_begin(tmp_path):
+def test_an_empty_machine_gets_a_first_command(tmp_path):
     ran = within(tmp_path, "session", "list")
 
     assert ran.code == 0
@@ -253,7 +253,7 @@ def test_since_is_a_date_here_or_how_long_ago(said, meant):
 @pytest.mark.parametrize(
     "said", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"]
 )
-def test_a_time_nobody_can_read_is_refused(said):
+def test_an_unreadable_time_is_refused(said):
     with pytest.raises(Invalid) as refusal:
         parse_since(said, NOW_MS, BERLIN)
 
@@ -300,10 +300,10 @@ def test_a_lower_bound_is_the_same_in_list_usage_and_show(uncertain):
     listed = {row["session"]: row for row in told(uncertain, "session", "list", "--json")}
 
     for row in usage:
-        keys = ("is_lower_bound", "unknown_responses", "cost_usd", "cost_source")
+        keys = ("is_lower_bound", "lacks_tokens", "unknown_responses", "cost_usd", "cost_source")
         assert [row[key] for key in keys] == [listed[row["session"]][key] for key in keys]
     by_session = {row["session"]: row for row in usage}
-    assert by_session[SESSION]["is_lower_bound"] is True
+    assert by_session[SESSION]["is_lower_bound"] is by_session[SESSION]["lacks_tokens"] is True
     assert by_session[OTHER]["output_tokens"] is by_session[OTHER]["cost_usd"] is None
     shown = within(uncertain, "session", "show", SESSION).out
     assert "10 + ≥ 1 tokens, ≥ $0.0001" in shown
@@ -347,6 +347,13 @@ def test_the_head_of_a_fork_counts_its_own_responses(tmp_path):
     head = next(line for line in lines if "2 steps" in line)
     assert "15 tokens" in head
     assert head.endswith(f"${cost:.4f}")
+    for options in (("--format", "md"), ("--redact",)):
+        written = within(tmp_path, "session", "export", OTHER, *options).out
+        assert f"15 tokens, ${cost:.4f}" in written
+    for command in (("share", OTHER), ("session", "export", OTHER, "--format", "html")):
+        page = within(tmp_path, *command).out
+        assert f'<span class="cost">${cost:.4f}</span></a></b></dd>' in page
+        assert "<dt>Tokens</dt><dd><b>15</b>" in page
 
 
 def test_doctor_and_up_name_files_in_an_unknown_layout(two):

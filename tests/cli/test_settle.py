@@ -88,7 +88,7 @@ def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
     assert list((hooks.parent / "subagents").glob("*.meta.json"))
 
 
-def test_a_session_somebody_else_settles_is_named_and_the_code_says_held(tmp_path):
+def test_a_session_that_another_process_settles_is_named_with_code_75(tmp_path):
     config = config_dir(tmp_path, CASES[0])
     within(config, "settle")
     (held,) = (config / "home" / "sessions" / "claude-code").glob("2123*")
@@ -108,7 +108,7 @@ def test_an_unknown_session_is_not_found(tmp_path):
     assert "no session 'nobody'" in ran.err
 
 
-def test_old_sessions_are_sealed_and_still_told(tmp_path):
+def test_old_sessions_are_sealed_and_still_shown(tmp_path):
     config = config_dir(tmp_path, *CASES)
     before = within(config, "session", "usage", "--json", "--by", "session").out
 

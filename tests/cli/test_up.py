@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -14,7 +15,9 @@ from support.transcripts import SESSION, assistant, user, write
 
 
 def next_commands(out):
-    return [line.strip() for line in out.splitlines() if line.startswith("    flightlog")]
+    """Return the commands that `up` names; `serve` runs until a person ends it."""
+    lines = [line.strip() for line in out.splitlines() if line.startswith("    flightlog")]
+    return [line for line in lines if not line.endswith(" serve")]
 
 
 @pytest.fixture(scope="module")
@@ -98,25 +101,37 @@ def test_the_next_commands_work_when_ids_begin_alike(tmp_path):
         assert within(tmp_path, *shlex.split(command)[1:]).code == 0, command
 
 
-def test_with_serve_the_pages_follow_the_facts(tmp_path):
-    child = subprocess.Popen(
-        [FLIGHTLOG, "--samples", "up", "--serve"],
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        lines = []
-        while not lines or not lines[-1].startswith("http://127.0.0.1:"):
-            lines.append(child.stdout.readline())
-            assert lines[-1], "it ended without an address"
-    finally:
-        child.kill()
-        child.communicate()
+def test_facts_come_as_they_are_known_and_it_ends_without_an_address(everything):
+    began = time.monotonic()
+    with subprocess.Popen(
+        [FLIGHTLOG, "up"], env=environment(everything), stdout=subprocess.PIPE, text=True
+    ) as child:
+        lines = [(time.monotonic() - began, line) for line in child.stdout]
 
-    assert any("each response counted once" in line for line in lines)
-    assert "?token=" in lines[-1]
+    assert child.returncode == 0
+    assert "recordings, " in lines[0][1]
+    assert lines[0][0] < lines[-1][0]
+    assert lines[-1][1] == "    flightlog serve\n"
+    assert "http" not in "".join(line for _, line in lines)
+
+
+def test_without_sessions_samples_and_demo_are_offered(tmp_path):
+    ran = within(tmp_path, "up")
+
+    assert ran.code == 0
+    assert "No sessions on this machine yet" in ran.out
+    assert "flightlog demo" in ran.out
+    assert "    flightlog --samples session list\n" in ran.out
+
+
+def test_the_search_for_secrets_stops_when_its_time_is_up(tmp_path):
+    for number in range(3):
+        write(tmp_path, f"s{number}", user("x" * 1000, 1), assistant(f"m{number}", 2))
+    archive = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
+
+    assert archive.count_secrets(limit_s=0) == {}
+    assert len(archive.count_secrets(limit_s=60)) == 3
+    assert len(archive.count_secrets(limit_s=0)) == 3, "now they are in the index"
 
 
 def test_sessions_that_hold_secrets_are_counted_with_the_way_to_see_them(tmp_path):

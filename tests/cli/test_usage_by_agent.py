@@ -15,7 +15,7 @@ from flightlog import agents
 from flightlog.agents import RegisteredAgent, recordings
 from flightlog.agents.claude_code import AGENT
 from flightlog.archive.archive import Archive
-from flightlog.cli.usage import print_usage
+from flightlog.cli.session.usage import print_usage
 from flightlog.model.usage import Breakdown, ClientTotals, CostSource, ModelTotal, Usage
 from flightlog.recorder.overview import build_overview
 from flightlog.sources.protocol import FileListing
@@ -64,9 +64,26 @@ def test_a_table_by_agent_has_the_names_as_people_write_them(second_dir, tmp_pat
     print_usage(report)
 
     first, second = (line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:3])
-    assert (first, second) == ("Claude Code", "Second Agent")
+    assert (first, second) == ("Second Agent", "Claude Code"), "the most expensive one first"
     assert [row["agent"] for row in report_json(report, "UTC")["rows"]] == ["claude-code", "second"]
     assert report.total.usage == sum((row.usage for row in report.rows), Usage())
+
+
+def test_one_session_id_of_two_agents_counts_for_each_of_them(second_dir, tmp_path):
+    folder = config_dir(tmp_path / "first", FIRST)
+    (own,), (other,) = (list(each.rglob("projects/*/*.jsonl")) for each in (folder, second_dir))
+    expected = Archive({"claude-code": (str(folder),), "second": (str(second_dir),)})
+    rows = expected.usage_report(Breakdown.AGENT, UTC).rows
+    other.rename(other.with_name(own.name))
+
+    archive = Archive({"claude-code": (str(folder),), "second": (str(second_dir),)})
+    report = archive.usage_report(Breakdown.AGENT, UTC)
+    second = archive.usage_pipeline.report(Breakdown.DAY, UTC, agent="second")
+
+    assert [row.key for row in report.rows] == ["claude-code", "second"]
+    assert [row.usage for row in report.rows] == [row.usage for row in rows]
+    assert [row.cost for row in report.rows] == [row.cost for row in rows]
+    assert second.total.usage == rows[1].usage
 
 
 def test_the_first_screen_counts_the_sessions_of_each_agent(second_dir, tmp_path):
@@ -88,7 +105,7 @@ def test_the_usage_page_has_a_table_by_agent_only_for_several(second_dir, tmp_pa
         html = served.ask("/usage").text
         again = served.ask("/usage").text
 
-    assert '<th scope="row">Second Agent</th>' in html
+    assert ">Second Agent</a></th>" in html
     assert html.count("By agent") == again.count("By agent") > 0
 
 

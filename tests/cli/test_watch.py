@@ -1,53 +1,199 @@
-"""The board in a real terminal, at 80x24."""
+"""The dashboard in a real terminal (tmux), as a person uses it."""
 
+import json
+import os
+import random
+import shlex
 import shutil
 import subprocess
 import time
+from pathlib import Path
+
+import pytest
 
 from support.cli_runs import FLIGHTLOG, environment
 from support.live_files import MINUTE_MS, Desk, session_id
 from support.waiting import until
 
-SOCKET = "flightlog-watch"
+SOCKET = f"flightlog-watch-{os.getpid()}"
+KEYS = (
+    *("Up", "Down", "Left", "Right", "Enter", "Escape", "Tab", "BSpace", "Space", "PageDown"),
+    *("Home", "End", "F1", "F5", "Delete", "/", "?", "t", "r", "x", "Z", "5", "C-a", "C-l", "M-x"),
+)
+HOSTILE = "\x1b]0;owned\x07\x1b[2J &#27;]0;owned&#7; **bold**"
 
 
 def tmux(*words):
     return subprocess.run(
-        ["tmux", "-L", SOCKET, *words], capture_output=True, text=True, timeout=30, check=False
+        ["tmux", "-L", SOCKET, "-f", "/dev/null", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
 
 
-def test_the_board_follows_what_happens_and_q_gives_the_terminal_back(tmp_path):
-    assert shutil.which("tmux"), "tmux is not installed: tools/install_terminal.sh (make test does)"
+def screen():
+    return tmux("capture-pane", "-p").stdout
+
+
+@pytest.fixture
+def desk(tmp_path):
     now = int(time.time() * 1000)
-    desk = Desk(tmp_path, now)
-    desk.home = desk.config / "home"
-    desk.responses(session_id(1), (now - MINUTE_MS, 1000, 10))
-    desk.hook(session_id(1), "Stop", now - MINUTE_MS)
-    given = [f"{name}={value}" for name, value in environment(desk.config, TERM="screen").items()]
+    made = Desk(tmp_path, now)
+    made.home = made.config / "home"
+    for number in (1, 2, 3):
+        made.responses(session_id(number), (now - number * MINUTE_MS, 1000, 10))
+        made.hook(session_id(number), "Stop", now - number * MINUTE_MS)
+    return made
+
+
+@pytest.fixture
+def watching(desk):
+    """Run `watch` in a shell of an 80x24 terminal without 256 colors, and save what it writes."""
+    assert shutil.which("tmux"), "tmux is not installed: tools/install_terminal.sh (make test does)"
+    words = [f"{name}={value}" for name, value in environment(desk.config, TERM="xterm").items()]
+    command = shlex.join(["env", "-i", *words]) + ' "TMUX=$TMUX" '
     tmux("new-session", "-d", "-x", "80", "-y", "24", "sh")
+    tmux("pipe-pane", f"cat > {shlex.quote(str(desk.config / 'written'))}")
+    tmux("send-keys", f"{command}{FLIGHTLOG} watch --every 0.3", "Enter")
     try:
-        tmux(
-            "send-keys",
-            " ".join(["env", "-i", *given, str(FLIGHTLOG), "watch", "--every", "0.3"]),
-            "Enter",
-        )
-        first = until(
-            lambda: (said := tmux("capture-pane", "-p").stdout) and "1 running" in said and said
-        )
-        assert "00000001" in first
-        assert max(map(len, first.splitlines())) <= 80
-        desk.responses(session_id(2), (now, 1000, 10))
-        desk.hook(session_id(2), "Stop", now)
-        until(lambda: "2 running" in tmux("capture-pane", "-p").stdout)
-        for key in ("Down", "Up", "Escape", "PageDown", "x"):
-            tmux("send-keys", key)
-        time.sleep(1)
-        assert "2 running" in tmux("capture-pane", "-p").stdout
-        tmux("send-keys", "q")
-        after = until(
-            lambda: (said := tmux("capture-pane", "-p").stdout) and "running" not in said and said
-        )
-        assert "watch --every" in after
+        until(lambda: "3 running" in screen(), 20)
+        yield desk
     finally:
         tmux("kill-server")
+        until(lambda: "no server" in tmux("list-sessions").stderr)
+
+
+def process_of_watch():
+    shell = tmux("display-message", "-p", "#{pane_pid}").stdout.strip()
+    (child,) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    return Path("/proc", child)
+
+
+def press_at_random(seconds, pause_s):
+    chosen, process = random.Random(26), process_of_watch()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        tmux("send-keys", chosen.choice(KEYS))
+        time.sleep(pause_s)
+        assert process.exists(), screen()
+    tmux("send-keys", "Escape")
+    tmux("send-keys", "Escape")
+    tmux("send-keys", "Escape")
+    return process
+
+
+def test_it_follows_what_happens_and_q_gives_the_terminal_back(watching):
+    assert max(map(len, screen().splitlines())) <= 80
+    bells = (watching.config / "written").read_bytes().count(b"\x07")
+    watching.responses(session_id(4), (watching.now_ms, 1000, 10))
+    watching.hook(session_id(4), "PermissionRequest", watching.now_ms, tool_name="Bash")
+    first = until(lambda: (text := screen()) and "4 running, 1 needs you" in text and text, 20)
+    rows = first.splitlines()
+    (head,) = (number for number, row in enumerate(rows) if row.startswith("SESSION"))
+
+    tmux("send-keys", "q")
+
+    assert rows[head + 1].startswith("00000004")
+    assert "needs permission: Bash" in rows[head + 1]
+    assert "idle" in rows[head + 2]
+    until(lambda: "running" not in screen())
+    assert "watch --every" in screen().replace("\n", "")
+    assert (watching.config / "written").read_bytes().count(b"\x07") == bells + 1
+
+
+def test_keys_in_random_order_neither_end_it_nor_break_it(watching):
+    process = press_at_random(3, 0.12)
+
+    until(lambda: "3 running" in screen())
+    assert "Traceback" not in screen()
+    assert int((process / "statm").read_text().split()[1]) * 4 / 1024 <= 80, "megabytes"
+
+
+@pytest.mark.soak
+def test_a_minute_of_keys_neither_ends_it_nor_breaks_it(watching):
+    press_at_random(60, 0.05)
+
+    until(lambda: "3 running" in screen())
+    assert "Traceback" not in screen()
+
+
+@pytest.mark.soak
+def test_idle_it_takes_less_than_a_percent_of_a_processor(watching):
+    tmux("send-keys", "q")
+    until(lambda: "running" not in screen())
+    words = [f"{name}={value}" for name, value in environment(watching.config).items()]
+    tmux("send-keys", shlex.join(["env", "-i", *words, str(FLIGHTLOG), "watch"]), "Enter")
+    until(lambda: "3 running" in screen())
+    time.sleep(3)
+    before, process = _cpu_s(process_of_watch()), process_of_watch()
+    time.sleep(60)
+
+    assert _cpu_s(process) - before < 0.6
+
+
+def _cpu_s(process):
+    fields = (process / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_enter_shows_steps_context_and_cost_and_foreign_text_is_inert(watching):
+    watching.responses(session_id(5), (watching.now_ms, 1000, 10))
+    transcript = next(watching.config.glob(f"projects/*/{session_id(5)}.jsonl"))
+    transcript.write_text(transcript.read_text().replace('"ok"', json.dumps(HOSTILE)))
+    watching.hook(session_id(5), "Stop", watching.now_ms)
+    until(lambda: "00000005" in screen(), 20)
+    rows = screen().splitlines()
+    (head,) = (number for number, row in enumerate(rows) if row.startswith("SESSION"))
+    at = next(number for number, row in enumerate(rows) if row.startswith("00000005")) - head - 1
+
+    tmux("send-keys", "Home")
+    for _ in range(at):
+        tmux("send-keys", "Down")
+    tmux("send-keys", "Enter")
+    shown = until(lambda: (text := screen()) and "bold" in text and text)
+
+    assert "context  █" in shown
+    assert "recorded" in shown
+    assert "**bold**" not in shown, "Markdown is rendered"
+    assert b"\x1b]0;owned" not in (watching.config / "written").read_bytes()
+
+
+def test_the_filter_shows_matching_sessions_and_escape_shows_all(watching):
+    for key in ("/", "0", "0", "0", "0", "2"):
+        tmux("send-keys", key)
+    until(lambda: "00000001" not in screen())
+    assert "00000002" in screen()
+
+    tmux("send-keys", "Escape")
+
+    until(lambda: "00000001" in screen())
+
+
+def test_t_goes_to_the_tmux_pane_of_the_session(watching):
+    here = tmux("display-message", "-p", "#{socket_path} #{window_index}").stdout.split()
+    tmux("new-window", "-d", "sh")
+    pane = tmux("display-message", "-p", "-t", ":+1", "#{pane_id}").stdout.strip()
+    now = int(time.time() * 1000)
+    launch = {"tmux_pane": pane, "tmux": f"{here[0]},1,0"}
+    watching.tell(session_id(1), now, launch=launch)
+    watching.hook(session_id(1), "PermissionRequest", now)
+    until(lambda: "needs permission" in screen(), 20)
+
+    tmux("send-keys", "Home")
+    tmux("send-keys", "t")
+
+    until(lambda: tmux("display-message", "-p", "#{pane_id}").stdout.strip() == pane)
+    tmux("select-window", "-t", f":{here[1]}")
+    tmux("send-keys", "Down")
+    tmux("send-keys", "t")
+    until(lambda: "is in no tmux pane" in screen())
+
+
+def test_question_mark_lists_the_keys(watching):
+    tmux("send-keys", "?")
+
+    until(lambda: "go to its tmux pane" in screen())
+    tmux("send-keys", "x")
+    until(lambda: "go to its tmux pane" not in screen())

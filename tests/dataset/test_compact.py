@@ -142,7 +142,7 @@ def test_row_lost_by_a_revert_returns_but_a_forgotten_row_does_not(ground):
     assert [row["id"] for row in ground.rows("chat")] == ["chat-a"]
 
 
-def test_what_cannot_be_read_is_copied_aside_before_a_file_is_written_anew(ground):
+def test_unreadable_data_is_copied_aside_before_a_file_is_replaced(ground):
     ground.on()
     put(ground, chat("a"))
     torn = b'<<<<<<< HEAD\n{"kind":"chat","id":"chat-q","uuid":"q","rev":1}\n=======\nnot json {\n'

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.hooks import settle_gate
 from flightlog.setup.install import SCRIPT, build_hook_command
 from support.dataset_ground import Ground, turn
 from support.hooking import payload, recorded, run_hook
@@ -92,7 +93,7 @@ def test_an_ask_during_a_settle_is_settled_after_it(counter):
     assert [line.split()[0] for line in settled(counter)] == ["begin", "end", "begin", "end"]
 
 
-def test_a_settle_that_was_killed_blocks_nobody(counter):
+def test_a_killed_settle_blocks_no_other(counter):
     ask(counter)
     (begin,) = until(lambda: log(counter))
     group = os.getpgid(int(begin.split()[1]))
@@ -151,7 +152,7 @@ def test_inline_waits_for_the_settle(counter):
     assert [line.split()[0] for line in log(counter)] == ["begin", "end"]
 
 
-def test_inline_waits_no_longer_than_it_is_told(counter):
+def test_inline_waits_no_longer_than_its_limit(counter):
     counter.write_text("#!/bin/sh\nsleep 3\n")
     started = time.monotonic()
 
@@ -259,3 +260,38 @@ def test_no_process_outlives_its_work(tmp_path):
     until((home / "sessions" / "claude-code" / session / "transcript.jsonl").exists)
     until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])
     assert [event["event"] for event in recorded(home, session)] == ["Stop", "SessionEnd"]
+
+
+def test_the_innermost_tracked_directory_is_saved_after_a_tool_call(tmp_path):
+    outer, home = tmp_path / "work", tmp_path / "home"
+    inner = outer / "inner"
+    (inner / "deep").mkdir(parents=True)
+    (tmp_path / "work-not-tracked").mkdir()
+    (inner / "notes.txt").write_text("first\n")
+    home.mkdir()
+    (home / "tracked").write_text(f"{outer}\n{inner}\n")
+
+    for number, folder in enumerate((inner / "deep", outer, tmp_path / "work-not-tracked")):
+        call = payload("PostToolUse", cwd=str(folder), tool_use_id=f"call_{number}")
+        run_hook(home, call)
+
+    lines = (home / "sessions/claude-code/session-1/snapshots.jsonl").read_text().splitlines()
+    saved = [(line["root"], line["tool_call_id"]) for line in map(json.loads, lines)]
+    assert saved == [(str(inner), "call_0"), (str(outer), "call_1")]
+
+
+def test_the_list_of_tracked_directories_may_be_missing_or_unreadable(tmp_path):
+    assert settle_gate.find_tracked_root(str(tmp_path), "/work") == ""
+
+    (tmp_path / "tracked").symlink_to("tracked")
+
+    assert settle_gate.find_tracked_root(str(tmp_path), "/work") == ""
+
+
+def test_a_directory_on_the_path_is_not_taken_for_the_program(tmp_path, monkeypatch):
+    (tmp_path / "other" / "flightlog").mkdir(parents=True)
+    program = tmp_path / "flightlog"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:.:{tmp_path}")
+
+    assert settle_gate.find_command(is_installed=False) == [str(program)]

@@ -1,4 +1,5 @@
 import base64
+import fcntl
 import json
 import os
 import stat
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
@@ -102,6 +104,25 @@ def test_without_an_event_the_caller_keeps_its_time_and_umask(tmp_path):
     assert done.stdout == b"False 0.0 SIG_DFL 0o27\n", done.stderr
 
 
+def test_no_alarm_is_left_that_could_kill_the_interpreter_at_its_end(tmp_path):
+    program = (
+        "import signal\nfrom flightlog.hooks import recorder\n"
+        "print(recorder.main(['--project']), signal.getitimer(signal.ITIMER_REAL)[0])"
+    )
+    homes = (tmp_path / "home", tmp_path / "a file")
+    homes[1].write_text("")
+
+    for home in homes:  # the second one cannot be written to
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={"FLIGHTLOG_HOME": str(home), "PATH": os.environ["PATH"]},
+            input=payload("Stop"),
+            capture_output=True,
+            check=False,
+        )
+        assert done.stdout == b"True 0.0\n", done.stderr
+
+
 OWN = build_hook_command(Path(sys.executable), flags=["--project"])
 
 
@@ -112,6 +133,34 @@ def test_an_event_of_both_hooks_is_recorded_once(tmp_path, order):
             run_hook(tmp_path, payload(event), run=command)
 
     assert [event["event"] for event in recorded(tmp_path)] == ["SessionStart", "Stop"]
+
+
+def test_both_hooks_that_check_at_the_same_time_record_an_event_once(tmp_path):
+    """Both wait for the lock of the log, so neither finds a line of the other before."""
+    counts = []
+    for session in ("s1", "s2", "s3"):
+        log = tmp_path / "sessions" / "claude-code" / session / "hooks.jsonl"
+        log.parent.mkdir(parents=True)
+        with log.open("w") as held, ThreadPoolExecutor(2) as pool:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            for command in (COMMAND, OWN):
+                event = payload("PreToolUse", session=session)
+                pool.submit(run_hook, tmp_path, event, run=command)
+            until(lambda: len(waiting_for(log)) == 2)  # noqa: B023 - called in this round
+            fcntl.flock(held, fcntl.LOCK_UN)
+        if not list(log.parent.glob("*.shard.jsonl")):  # on a busy machine one gave up waiting
+            counts.append(len(recorded(tmp_path, session)))
+
+    assert set(counts) == {1}
+
+
+def waiting_for(path):
+    """Return the other processes that have `path` open."""
+    processes = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):  # it ended meanwhile, or it is another user's
+            processes |= {link.parts[2]} if link.readlink() == path else set()
+    return processes - {str(os.getpid())}
 
 
 @pytest.mark.parametrize("command", [COMMAND, OWN])

@@ -12,6 +12,7 @@ import pytest
 
 from flightlog.hooks.statusline_segments import DROPPED, StatusStyle, render_line
 from flightlog.setup.install import LINE_SCRIPT, status_line_command
+from support.cli_runs import within
 from support.waiting import until
 
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -131,6 +132,27 @@ def test_a_missing_python_or_script_is_a_line_too(tmp_path):
         assert ran(PAYLOAD, tmp_path, command=command) == "flightlog\n"
 
 
+def test_a_failure_before_the_line_is_printed_prints_the_name(tmp_path):
+    command = f"{{ {status_line_command(Path(sys.executable))}; }} <&-"
+
+    assert ran(b"", tmp_path, command=command) == "flightlog\n"
+
+
+def test_a_payload_that_cannot_be_logged_adds_no_second_line(tmp_path):
+    (tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl").mkdir(parents=True)
+
+    said = ran(PAYLOAD, tmp_path)
+
+    assert "Opus 5.5" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_directory_in_place_of_the_page_costs_the_page_alone(tmp_path):
+    (tmp_path / "config" / "session-health" / f"{SESSION}.json").mkdir(parents=True)
+
+    assert "Opus 5.5" in ran(PAYLOAD, tmp_path)
+
+
 def test_a_page_that_is_broken_or_a_pipe_is_not_waited_for(tmp_path):
     folder = tmp_path / "config" / "session-health"
     folder.mkdir(parents=True)
@@ -190,7 +212,7 @@ def test_the_note_holds_a_print_of_who_pays_and_nothing_of_the_environment(tmp_p
     assert not [value for value in (secret, "m" * 30, "o" * 9) if value in text]
 
 
-def test_an_account_is_told_by_the_clients_own_file(tmp_path):
+def test_an_account_is_identified_by_the_clients_own_file(tmp_path):
     config = tmp_path / "config"
     config.mkdir()
     accounts = []
@@ -284,3 +306,58 @@ def test_after_compaction_no_old_alert_is_shown():
     page = {**PAGE, "health": {"status": "warning", "issues": ["Context near compaction"]}}
 
     assert "near compaction" not in line(page=page)
+
+
+TODAY = {
+    **PAYLOAD,
+    "rate_limits": {
+        "seven_day_opus": {"used_percentage": 93, "resets_at": NOW_S + 9},
+        "seven_day_sonnet": {"used_percentage": 12, "resets_at": NOW_S + 9},
+        "spend_limit": {
+            "used_percentage": 42, "resets_at": NOW_S + 9, "used_usd": 21.0, "limit_usd": 50,
+            "period": "weekly",
+        },
+    },
+    "prompt_cache": {"warm": True, "expires_at": NOW_S + 250, "hit_ratio": 0.934},
+    "pr": {"number": 12, "review_state": "changes_requested"},
+    "worktree": {"name": "tax-fix"},
+}  # fmt: skip
+
+
+def test_what_the_client_sends_today_is_shown():
+    shown = line(TODAY, {})
+
+    assert "Opus 7d 93% Sonnet 7d 12%" in shown
+    assert "spend $21.00 of $50 weekly" in shown
+    assert "cache 93% 4m" in shown
+    assert "wt tax-fix" in shown
+    assert "#12 changes requested" in shown
+    assert "Opus 7d" not in line({**TODAY, "rate_limits": {"seven_day_opus": {}}}, {})
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"prompt_cache": {"expires_at": NOW_S - 1, "hit_ratio": None}}, "cache cold"),
+        ({"prompt_cache": {"expires_at": None}}, "Opus 5.5 | ctx 25%"),
+        ({"pr": {"number": 7, "kind": "mr"}}, "!7"),
+        ({"pr": {"number": "7"}, "worktree": 5, "rate_limits": []}, "Opus 5.5 | ctx 25%"),
+        ({"rate_limits": {"spend_limit": {"used_percentage": 104}}}, "spend 104%"),
+    ],
+)
+def test_odd_and_old_values_of_the_client_are_left_out(fields, text):
+    assert text in line({**PAYLOAD, **fields}, {})
+
+
+def test_an_unknown_word_is_an_error_for_people_and_silent_for_the_agent(tmp_path):
+    given = {"FLIGHTLOG_STATUSLINE_TEMPLATE": "{model} {nope}"}
+    commands = [("config", "show"), ("init", "--dry-run")]
+    shown = [within(tmp_path, *words, **given) for words in commands]
+    tried = within(tmp_path, "live", "statusline", "--template", "{modle}")
+    doctor = within(tmp_path, "doctor", **given)
+
+    assert [ran.code for ran in shown] == [4, 4]
+    assert "unknown word {nope}" in shown[0].err
+    assert (tried.code, "did you mean `model`?" in tried.err) == (4, True)
+    assert "unknown word {nope}" in doctor.out
+    assert line(page={"statusline": {"template": "{model} {nope}"}}) == "Opus 5.5"

@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from flightlog.lab.config import (
     AgentConfig,
@@ -9,7 +10,10 @@ from flightlog.lab.config import (
     SessionConfig,
     dump_run_config,
     parse_run_config,
+    referenced_names,
+    resolve_references,
 )
+from flightlog.lab.runner.agent_setup import agent_arguments
 from flightlog.model.errors import Misconfigured
 
 SMALL = """
@@ -121,3 +125,53 @@ configs = st.builds(
 )
 def test_a_frozen_configuration_means_the_same_when_it_is_read_again(config):
     assert parse_run_config(dump_run_config(config)) == config
+
+
+WRITTEN = """\
+# Which model finds the bug?
+sessions:
+  - prompt: find it   # the whole task
+    session_index: 1
+effort: high
+# the work tree
+work_dir: ./shop
+model: claude-opus-5-5
+env: {API_TOKEN: "${SHOP_TOKEN}", MODE: fast}
+"""
+
+
+def test_a_frozen_configuration_keeps_comments_order_and_references():
+    config = replace(parse_run_config(WRITTEN), work_dir="/abs/shop")
+
+    frozen = dump_run_config(config, WRITTEN)
+
+    assert parse_run_config(frozen) == config
+    kept = [
+        "# Which model",
+        "sessions:",
+        "# the whole task",
+        "effort: high",
+        "# the work tree",
+        "/abs/shop",
+    ]
+    assert sorted(kept, key=frozen.index) == kept
+    assert frozen.index("claude-opus-5-5") < frozen.index("max_turns: 50")
+    assert referenced_names(config) == ("SHOP_TOKEN",)
+    assert resolve_references(config.env["API_TOKEN"], {"SHOP_TOKEN": "x"}) == "x"
+    with pytest.raises(Misconfigured, match="SHOP_TOKEN"):
+        resolve_references(config.env["API_TOKEN"], {})
+
+
+def test_a_secret_in_the_environment_has_to_be_a_reference():
+    text = WRITTEN.replace("${SHOP_TOKEN}", "abc" + "def")
+
+    with pytest.raises(Misconfigured, match=r"env\.API_TOKEN is a secret"):
+        parse_run_config(text)
+
+
+def test_effort_servers_and_arguments_reach_the_client():
+    config = replace(parse_run_config(WRITTEN), mcp_config={"mcpServers": {}}, args=("--verbose",))
+
+    words = agent_arguments(config, config.sessions[0], "plan", budget_usd=None, resumes=False)
+
+    assert words[-5:] == ["--effort", "high", "--mcp-config", '{"mcpServers": {}}', "--verbose"]

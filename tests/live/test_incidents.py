@@ -8,7 +8,7 @@ def session(name, status, *issues):
     return RuntimeSession(name, health=SessionHealth(status, list(issues)))
 
 
-def test_only_what_is_critical_is_told_and_a_secret_is_named_so():
+def test_only_critical_facts_are_shown_and_secrets_by_name():
     seen = [
         session("a", "critical", "Transcript missing", "Hooks missing"),
         session("b", "warning", "Context near compaction"),

@@ -7,7 +7,7 @@ from support.live_files import MINUTE_MS, NOW_MS, Desk, session_id
 ONE = session_id(1)
 
 
-def test_a_pane_is_told_with_its_session_window_and_size(tmp_path):
+def test_a_pane_is_described_with_its_session_window_and_size(tmp_path):
     desk, socket = Desk(tmp_path), tmp_path / "s"
     desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 1000, 10))
     subprocess.run(

@@ -1,6 +1,5 @@
 """The status line in the real Claude Code, in a real terminal: shown, refreshed, never blank."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from flightlog.agents.claude_code.hooks import read_new_status
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.setup.install import InstallOptions, apply_change, plan_install
+from support.terminal_client import answer_first_questions
 from support.waiting import until
 
 COLUMNS = 120
@@ -35,17 +35,7 @@ def tmux(tmp_path):
 
 def prepared(bench):
     """A client that has been through its first questions, with our hook and status line."""
-    key = bench.environment("x")["ANTHROPIC_API_KEY"]
-    (bench.home / ".claude.json").write_text(
-        json.dumps(
-            {
-                "hasCompletedOnboarding": True,
-                "theme": "dark",
-                "customApiKeyResponses": {"approved": [key[-20:], key]},
-                "projects": {str(bench.project): {"hasTrustDialogAccepted": True}},
-            }
-        )
-    )
+    answer_first_questions(bench.home, bench.project)
     subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
     settings = bench.config / "settings.json"
     apply_change(

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -149,29 +150,52 @@ def test_the_log_is_whole_at_every_moment(tmp_path):
     assert seen > 20
 
 
-def killed_at_random(root, chance, whole_s):
+def killed_at_random(root, chance, whole_s, option=""):
     """Run the twenty tasks with kills in between until they are done; return how many kills there were."""
     deaths = 0
     began = False
+    options = [option] if option else []
     while True:
         words = (
             ("resume", "--session", "session-001")
             if began
             else ("run", "--plan", "plan.yaml", "--autonomous")
         )
-        runner = start(root, *words)
-        try:
-            runner.wait(chance.uniform(0.0, whole_s))
-        except subprocess.TimeoutExpired:
-            _check_nothing_repeated(root, lambda pid=runner.pid: os.kill(pid, signal.SIGKILL))
-            runner.communicate()
+        runner = start(root, *words, *options)
+        ended_early = _ended_within(root, runner, chance.uniform(0.0, whole_s), option)
+        if not ended_early:
             deaths += 1
-        else:
-            _, said = runner.communicate()
-            # Killed after its last event: there is nothing left to carry on, and `resume` says so.
-            assert runner.returncode == (2 if "is completed" in said else 0), said
+        elif _is_completed(root):
             return deaths
         began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
+
+
+def _ended_within(root, runner, seconds, option):
+    """Wait for the runner, in the background where it detached; kill it if it takes longer."""
+    pid = runner.pid
+    if option == "--detach":
+        said = runner.communicate(timeout=60)[1]
+        found = re.search(r"as process (\d+)", said)
+        if not found:  # it was completed when it was killed
+            assert "is completed" in said, said
+            return True
+        pid = int(found[1])
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and alive(pid):
+        time.sleep(0.005)
+    was_alive = alive(pid)
+    if was_alive:
+        _check_nothing_repeated(root, lambda: os.kill(pid, signal.SIGKILL))
+        until(lambda: not alive(pid))
+    _, said = runner.communicate(timeout=60)
+    # Killed after its last event: there is nothing left to carry on, and `resume` says so.
+    if not was_alive and option != "--detach":
+        assert runner.returncode == (2 if "is completed" in said else 0), said
+    return not was_alive
+
+
+def _is_completed(root):
+    return open_loop_session(session_of(root)).state.status == "completed"
 
 
 def _check_nothing_repeated(root, kill):
@@ -200,11 +224,14 @@ def checked_final(root, undisturbed):
         event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"
     ]
     assert len(completed) == len(set(completed)) == 20
+    assert kinds(session_of(root)).count("run_start") == kinds(session_of(root)).count(
+        "attempt_end"
+    ), "each run has its end on record, also one that a kill ended"
     logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
     assert len(logged) == len(journal(session_of(root)))
 
 
-def killed_runs(tmp_path, kills, seed):
+def killed_runs(tmp_path, kills, seed, option=""):
     chance = random.Random(seed)
     plain = twenty(tmp_path / "plain")
     began = time.monotonic()
@@ -214,19 +241,21 @@ def killed_runs(tmp_path, kills, seed):
     while deaths < kills:
         number += 1
         root = twenty(tmp_path / f"run-{number}")
-        deaths += killed_at_random(root, chance, took * 0.9)
+        deaths += killed_at_random(root, chance, took * 0.9, option)
         checked_final(root, final(session_of(plain)))
     return deaths
 
 
 @pytest.mark.slow
-def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path):
-    assert killed_runs(tmp_path, 3, seed=1) >= 3
+@pytest.mark.parametrize("option", ["", "--live", "--detach"])
+def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path, option):
+    assert killed_runs(tmp_path, 2, seed=1, option=option) >= 2
 
 
 @pytest.mark.soak
-def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path):
-    assert killed_runs(tmp_path, 500, seed=2) >= 500
+@pytest.mark.parametrize(("option", "kills"), [("", 500), ("--live", 100), ("--detach", 100)])
+def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path, option, kills):
+    assert killed_runs(tmp_path, kills, seed=2, option=option) >= kills
 
 
 def test_who_was_killed_after_the_last_task_leaves_nothing_half_done(tmp_path):
@@ -243,6 +272,32 @@ def test_who_was_killed_after_the_last_task_leaves_nothing_half_done(tmp_path):
     assert report.read_text() == told
     assert not list(directory.glob(".*.tmp"))
     assert kinds(directory) == events
+
+
+@pytest.mark.parametrize("by_file", [False, True], ids=["by-command", "by-file"])
+def test_an_answer_given_while_no_runner_lives_counts_when_it_resumes(tmp_path, by_file):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: asks
+        config: {human_intervention: on_error, answer_timeout_seconds: 60}
+        tasks:
+          - {task_id: a, name: x, run: {command: "test -e tried || { touch tried; exit 1; }"}, max_retries: 0}
+        """,
+    )
+    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+    pages = lambda: root.glob("ralph-loop-sessions/session-001*/question.yaml")  # noqa: E731
+    page = until(lambda: next((page for page in pages() if "answer:" in page.read_text()), None))
+    runner.kill()
+    ended(runner)
+
+    if by_file:
+        page.write_text(page.read_text().replace('answer: ""', "answer: retry"))
+    else:
+        assert ralph(root, "answer", "--session", "session-001", "retry").returncode == 0
+    resumed = ralph(root, "resume", "--session", "session-001")
+
+    assert (resumed.returncode, answered(root)) == (0, ("retry", "person")), resumed.stderr
 
 
 def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):

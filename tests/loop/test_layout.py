@@ -79,7 +79,8 @@ ERRORS = {
     "circuit_breaker_trips": [{"timestamp": str, "condition": str, "action_taken": str, "duration_seconds": float,
                                "resolved": bool}],
 }  # fmt: skip
-HEADINGS = ["Executive Summary", "Progress", "Artifacts Generated", "Metrics", "Challenges & Solutions",
+HEADINGS = ["Executive Summary", "Progress", "Tasks", "What the Agents Said", "Changed Files", "Timeline",
+            "Artifacts Generated", "Metrics", "Challenges & Solutions",
             "Lessons Learned", "Next Steps", "Raw Data"]  # fmt: skip
 
 

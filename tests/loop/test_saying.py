@@ -33,7 +33,7 @@ def test_a_runner_says_what_happens_and_how_to_answer(tmp_path):
     assert secret not in told
 
 
-def test_that_nobody_listens_any_more_does_not_stop_the_work(tmp_path):
+def test_a_closed_connection_does_not_stop_the_work(tmp_path):
     root = project(tmp_path / "p", TWO)
     reading, writing = os.pipe()
     os.close(reading)

@@ -210,7 +210,6 @@ DENIED = [
             {"failure_threshold": 3}, "3 failures in a row", IDLE, 3, marks=pytest.mark.soak
         ),
         ({"error_rate": 0.5, "error_rate_over": 2}, "error_rate > 0.5 (2 of the last 2", IDLE, 2),
-        ({"permission_denials": 2}, "permission denied in 2 attempts", DENIED, 4),
         ({"low_confidence": 0.95, "low_confidence_times": 2}, "confidence < 0.95 2 times", IDLE, 2),
         ({"conditions": [{"when": "calls >= 2", "action": "stop"}]}, "calls >= 2", IDLE, 2),
     ],
@@ -225,7 +224,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(
     run = {
         "agent": "claude-code",
         "prompt": "Go on.",
-        "arguments": ALLOWED if replies is IDLE else [],
+        "arguments": ALLOWED,
     }
     wrong = {
         "task_id": "001",
@@ -257,6 +256,26 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(
     before = sum(event.get("calls", 1) for event in told[: opened[0]] if event["kind"] == "usage")
     assert 0 < before <= calls + 1
     assert before <= len(asked)
+
+
+def test_a_denied_tool_is_named_not_tried_again_and_allowed_by_resume(bench):
+    run = {"agent": "claude-code", "prompt": "Go on."}
+    made = {"task_id": "001", "name": "x", "run": run, "verify": ["test -s x.txt"]}
+    (bench.project / "plan.yaml").write_text(plan([made]))
+
+    with serve_scenario(parse_scenario({"rules": [{"replies": DENIED}]})) as model:
+        ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
+        asked = len(asked_of(model))
+        status = conduct(bench, model.url, "status", "--session", "session-001", "--json")
+        (row,) = json.loads(status.stdout)["tasks"]
+        again = conduct(bench, model.url, *row["next"].split()[2:])
+
+    assert (ran.returncode, asked) == (1, 2), "one attempt, which a second one would repeat at cost"
+    allowed = "permission denied: Write; allowed by `arguments: [--allowedTools, Write]`"
+    assert row["cause"] == allowed
+    assert row["next"].endswith("resume --session session-001-calculator --allow Write")
+    assert again.returncode == 0, again.stderr
+    assert (bench.project / "x.txt").read_text() == "x"
 
 
 def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):

@@ -17,7 +17,7 @@ from flightlog.model.errors import (
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
 
 
-def test_damage_stands_in_the_order_of_its_place():
+def test_damage_is_in_the_order_of_its_location():
     spans = [Damage("b", 0, 1, "x"), Damage("a", 9, 1, "x"), Damage("a", 2, 1, "x")]
 
     assert [(span.path, span.offset) for span in sorted(spans)] == [("a", 2), ("a", 9), ("b", 0)]

@@ -48,6 +48,15 @@ def test_a_unique_prefix_begins_no_other_id(ids):
         assert all(other.startswith(name) for other in others), "only what begins with all of it"
 
 
+@given(st.sets(st.text("ab1-", min_size=1, max_size=24), max_size=12), st.data())
+def test_prefixes_of_some_ids_are_unique_among_all(ids, data):
+    some = data.draw(st.sets(st.sampled_from(sorted(ids)))) if ids else set()
+
+    every = unique_prefixes(ids, 3)
+
+    assert unique_prefixes(some, 3, ids) == {name: every[name] for name in some}
+
+
 def test_unique_prefixes_are_short_where_ids_differ_early():
     ids = ["01a1e516-aaaa", "01a1e516-abbb", "2123f2df-0000"]
 

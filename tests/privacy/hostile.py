@@ -6,6 +6,8 @@ import random
 import string
 from urllib.parse import quote
 
+from tools.bench import token_examples
+
 from flightlog.privacy.detect import rules
 from flightlog.privacy.detect.assignments import WORDS
 from flightlog.privacy.detect.rules import load_rules
@@ -53,12 +55,16 @@ def _near_miss(chance):
     rule = chance.choice(load_rules())
     form = chance.choice(rule.forms or ("{alnum:32}",))
     lead = f"{chance.choice(rule.near)}_key = " if rule.near else ""
-    return lead + rules.make_short_example(form, chance) + chance.choice(("\n", " ", '"', "_"))
+    return (
+        lead
+        + token_examples.make_short_example(form, chance)
+        + chance.choice(("\n", " ", '"', "_"))
+    )
 
 
 def _whole(chance):
     rule = chance.choice(load_rules())
-    value = rules.make_example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
+    value = token_examples.make_example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
     return f"{chance.choice(rule.near or ('x',))}_token='{value}'\n"
 
 

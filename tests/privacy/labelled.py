@@ -6,7 +6,8 @@ import random
 from typing import NamedTuple
 from urllib.parse import quote
 
-from flightlog.privacy.detect import rules
+from tools.bench import token_examples
+
 from flightlog.privacy.detect.rules import TokenRule, load_rules
 from privacy.harmless import NEGATIVES
 
@@ -116,7 +117,7 @@ def config_style(seed=1):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms or ("{alnum:32}", "{hex:32}"):
-            secret = rules.make_example(form, chance)
+            secret = token_examples.make_example(form, chance)
             for template in chance.sample(CONFIG, 6):
                 yield _placed(template, rule.id, secret, i=chance.choice(_names(rule)), s="\x02")
 
@@ -126,7 +127,7 @@ def nearby_style(seed=2):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms or ("{alnum:32}", "{lower:40}", "{url:24}"):
-            secret = rules.make_example(form, chance)
+            secret = token_examples.make_example(form, chance)
             name = chance.choice(_names(rule))
             for template in chance.sample(NEARBY, 4):
                 yield _placed(
@@ -145,7 +146,7 @@ def tool_style(seed=3):
     chance = random.Random(seed)
     for rule in load_rules():
         for form in rule.forms[:3] or ("{alnum:40}",):
-            secret = rules.make_example(form, chance)
+            secret = token_examples.make_example(form, chance)
             name = chance.choice(_names(rule)).replace(".", "")
             for template in chance.sample(SHELL, 3):
                 yield _placed(
@@ -154,7 +155,7 @@ def tool_style(seed=3):
             if not rule.near:
                 yield Labelled(secret, 0, len(secret), rule.id)
     for template in CONNECTIONS * 6:
-        password = rules.make_example(
+        password = token_examples.make_example(
             chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance
         )
         yield _placed(template, "connection", password, s="\x02")
@@ -169,7 +170,8 @@ def negatives(seed=4, rounds=6):
         for text in NEGATIVES
     ]
     return [
-        rules.make_example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts
+        token_examples.make_example(text, chance).replace("\x03", "{").replace("\x04", "}")
+        for text in texts
     ]
 
 

@@ -211,7 +211,7 @@ def test_personal_data_is_found(text, rule):
         "from hypothesis.internal import reflection; pkg.internal.utils",
     ],
 )
-def test_what_points_at_nobody_stays(text):
+def test_text_that_identifies_no_person_stays(text):
     assert [found.rule for found in engine.find_private_values(text.encode())] == []
 
 

@@ -41,7 +41,7 @@ def test_a_line_cut_short_is_refused(tmp_path):
         redactor.import_key(tmp_path / "key", redactor.encode_key(bytes(32))[:-3])
 
 
-def test_a_damaged_key_is_told(tmp_path):
+def test_a_damaged_key_is_reported(tmp_path):
     (tmp_path / "key").write_text("zz")
 
     with pytest.raises(Unreadable):

@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from tools.bench import token_examples
 
-from flightlog.privacy.detect import engine, rules
+from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.known_values import KnownSecrets
 from flightlog.privacy.redactor import Redactor
 from privacy.labelled import Labelled, diffed, escaped, escaped_twice
@@ -97,11 +98,11 @@ HARMLESS = (
 
 
 def _made():
-    chance = rules.make_random("lookalikes")
+    chance = token_examples.make_random("lookalikes")
     for template, *shapes in SECRETS:
         before, _, after = template.partition("§")
         for shape in shapes:
-            secret = rules.make_example(shape, chance)
+            secret = token_examples.make_example(shape, chance)
             yield Labelled(
                 before + secret + after, len(before), len(before) + len(secret), template
             )
@@ -117,9 +118,9 @@ def test_each_goes_whole(way):
 
 
 def test_what_reads_like_them_stays():
-    chance = rules.make_random("lookalikes/not")
+    chance = token_examples.make_random("lookalikes/not")
     texts = [
-        rules.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance)
+        token_examples.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance)
         for text in HARMLESS
     ]
     texts = [text.replace("\3", "{").replace("\4", "}") for text in texts]
@@ -143,7 +144,7 @@ def test_a_word_of_its_own_after_a_password_in_a_netrc_stays(word):
 
 @pytest.mark.parametrize("call", ["backlog.New(", "neon.Configure(", "linear "])
 def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
-    secret = rules.make_example("{alnum:24}", rules.make_random(call))
+    secret = token_examples.make_example("{alnum:24}", token_examples.make_random(call))
     text = f'client := {call}"{secret}")\n'
     for _ in range(2):
         text = json.dumps(text)[1:-1]

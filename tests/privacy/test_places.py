@@ -23,7 +23,7 @@ def test_secrets_are_found_by_their_place_however_they_are_written(way):
     assert share([way(one) for one in plain]) >= 0.95
 
 
-def test_what_stands_in_place_of_a_secret_stays_after_redacting_twice():
+def test_the_tag_of_a_secret_stays_after_redacting_twice():
     redactor = Redactor(bytes(32))
     once = [redactor.redact_string(one.text) for one in places.texts(seed=33, each=1)]
 

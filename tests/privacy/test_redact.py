@@ -147,6 +147,7 @@ def test_known_values_come_from_names_that_look_secret_and_from_dotenv():
         "PATH": "/usr/bin:/bin",
         "SSH_KEY": "/home/x/.ssh/id",
         "TOKEN": "true",
+        "CLAUDE_CODE_SESSION_ID": "names-a-session",
     }
 
     assert secret_values(environment) == {"plainword"}

@@ -71,7 +71,7 @@ def test_places_in_lines_of_json_count_characters_and_lines():
     assert {whole[one.start : one.end] for one in places} == {ONE.secret}
 
 
-def test_a_home_directory_is_told_once():
+def test_a_home_directory_is_reported_once():
     lines = [b'{"cwd":"/home/alice/x"}\n'] * 3
 
     assert [one.line for one in find_in_lines(lines, KnownSecrets())] == [1]

@@ -121,7 +121,7 @@ def test_joined_lines_lead_back_to_where_they_stood():
     assert around[at - 3 : at] == b"def"
 
 
-def test_what_ends_with_its_line_is_told():
+def test_a_record_that_ends_with_its_line_is_reported():
     assert ends_line(b"abc\r\n", 3)
     assert ends_line(b"abc \\\n", 3)
     assert not ends_line(b"abc d\n", 3)

@@ -1,5 +1,6 @@
 """A real agent as analyst: it is metered, converses, resumes also after a crash in its first turn, and cannot write."""
 
+import hashlib
 import json
 import os
 import pty
@@ -94,7 +95,7 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
     assert json.loads((room.root / logs.AUDIT).read_text().splitlines()[0])["tool"] == "Write"
 
 
-def test_an_analyst_that_fails_is_counted_and_told(bench):
+def test_an_analyst_that_fails_is_counted_and_reported(bench):
     room = make_room(bench.project)
     with serve_scenario(parse_scenario({"rules": [{"replies": [{"text": "x"}]}]})) as model:
         url = model.url
@@ -109,7 +110,9 @@ def test_an_analyst_that_fails_is_counted_and_told(bench):
 
 @pytest.fixture
 def export(bench):
-    (bench.project / "export.json").write_text(json.dumps([claude_conversation()]))
+    again = "How do I bake a sourdough bread without a mixer?"
+    chats = [claude_conversation(name, again) for name in ("c1", "c2")]
+    (bench.project / "export.json").write_text(json.dumps(chats))
     return ("retro", "export.json", "--no-sessions", "--no-draw")
 
 
@@ -132,7 +135,8 @@ def ran(bench, url, *words):
 
 def test_the_command_asks_the_analyst_and_goes_on_with_it(bench, export):
     new = '[{"label": "You forget", "evidence": ["no#1"]}]'
-    named = f'```json\n{{"names": {{"activity": "When you work"}}, "new": {new}}}\n```'
+    asked = "question-" + hashlib.sha256(b"bake bread mix sourdough").hexdigest()[:10]
+    named = f'```json\n{{"names": {{"{asked}": "Bread"}}, "new": {new}}}\n```'
     scenario = parse_scenario(
         {
             "rules": [
@@ -152,7 +156,7 @@ def test_the_command_asks_the_analyst_and_goes_on_with_it(bench, export):
     assert len(bench.transcripts()) == 1  # one session, gone on with
     told = json.loads((bench.project / ROOT / "state" / "analysis.json").read_text())["patterns"]
     named = {each["id"]: each["name"] for each in told}
-    assert named["activity"] == "When you work"
+    assert named[asked] == "Bread"
     assert [(each["label"], each["evidence"]) for each in told if each["kind"] == "analyst"] == [
         ("You forget", [])
     ]

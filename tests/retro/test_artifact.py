@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest, DigestPrompt
 from flightlog.retro.analysis.findings import collect_findings
-from flightlog.retro.layout import embed_json, render_artifact, render_markdown
+from flightlog.retro.layout import embed_json, render_artifact, render_markdown, summarize
+from flightlog.retro.recommendations import RecommendationInput, recommend
+from flightlog.retro.service import draw_artifact
 from flightlog.retro.state import AnalysisMeta, Preferences, RetroAnalysis
 from retro.planted import chats
+from retro.rooms import make_room
 from retro.test_planted import digests_of
 from support.browser import Browser
+from support.retro_archive import write_chats
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 HOSTILE = "</script><script>document.title='owned'</script><img src=https://example.com/x onerror=alert(1)>"
@@ -27,7 +32,10 @@ def browser():
 
 
 def page_of(digests, found=()):
-    return render_artifact(RetroAnalysis(1, META, tuple(found)), digests, UTC, "outputs/a.html")
+    advice = recommend(found, RecommendationInput(digests))
+    summary = summarize(digests, advice, None)
+    analysis = RetroAnalysis(1, META, tuple(found), summary=summary, recommendations=advice)
+    return render_artifact(analysis, digests, UTC, "outputs/a.html")
 
 
 def test_data_cannot_end_its_element():
@@ -39,10 +47,10 @@ def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
     digests = [*digests_of(chats(2, 40)[0]), ConversationDigest("h1", "chatgpt", "1", HOSTILE, 1_700_000_000_000,
                prompts=(DigestPrompt("h1#1", 1_700_000_000_000, HOSTILE),))]  # fmt: skip
     file = tmp_path / "a.html"
-    file.write_text(page_of(digests, collect_findings(digests, UTC, Preferences())))
+    file.write_text(page_of(digests, collect_findings(digests, Preferences())))
     page = browser.page()
     page.go(file.as_uri())
-    page.until("document.querySelectorAll('#charts figure').length === 5")
+    page.until("document.querySelectorAll('#charts figure').length === 3")
 
     page.js("document.getElementById('search').value = 'owned'; "
             "document.getElementById('search').dispatchEvent(new Event('input'))")  # fmt: skip
@@ -56,14 +64,30 @@ def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
     assert page.outside() == []
 
 
+def test_it_opens_with_five_sentences_and_no_empty_chart(browser, tmp_path):
+    write_chats(tmp_path / "export.json", 5, 60)
+    room = make_room(tmp_path)
+    analyze.read_export(room, tmp_path / "export.json")
+    file = draw_artifact(room, analyze.analyze(room), UTC)
+    page = browser.page()
+
+    page.go(file.as_uri())
+    page.until("document.querySelectorAll('#charts figure').length === 3")
+
+    assert page.js("document.querySelector('main').firstElementChild.id") == "summary"
+    assert page.js("document.getElementById('summary').textContent").startswith("This is a look")
+    assert page.js("document.querySelectorAll('.finding').length") > 3
+    assert page.js("document.querySelectorAll('#chart-costs').length") == 0
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path, dark):
     digests = digests_of(chats(5, 40)[0])
     file = tmp_path / "a.html"
-    file.write_text(page_of(digests, collect_findings(digests, UTC, Preferences())))
+    file.write_text(page_of(digests, collect_findings(digests, Preferences())))
     page = browser.page(dark=dark)
     page.go(file.as_uri())
-    page.until("document.querySelectorAll('#charts figure').length === 5")
+    page.until("document.querySelectorAll('#charts figure').length === 3")
     complaints = list(page.complaints)
 
     page.js(AXE.read_text() + "; true")
@@ -102,7 +126,7 @@ def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):
 
 def test_markdown_keeps_foreign_words_in_code():
     digests = digests_of(chats(2, 30)[0])
-    told = render_markdown(RetroAnalysis(1, META, collect_findings(digests, UTC, Preferences())))
+    told = render_markdown(RetroAnalysis(1, META, collect_findings(digests, Preferences())))
 
     assert told.startswith("---\ncreated: 2026-11-02")
-    assert "## topic: `" in told
+    assert "## question again: `" in told

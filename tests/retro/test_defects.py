@@ -114,7 +114,7 @@ def test_5_yes_approves_and_publishes(tmp_path):
 
 
 def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
-    analyze.analyze(room, __import__("datetime").UTC)
+    analyze.analyze(room)
 
     state = decode_analysis((room.root / "state" / "analysis.json").read_bytes())
 
@@ -179,7 +179,7 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     export.write_text(json.dumps([claude_conversation("c1", hostile, name=hostile)]))
     analyze.read_export(room, export)
-    analysis = analyze.analyze(room, __import__("datetime").UTC)
+    analysis = analyze.analyze(room)
 
     page = render_artifact(
         analysis, list(analyze.load_digests(room).values()), __import__("datetime").UTC, "a"
@@ -191,7 +191,7 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
 
 
 def test_11_each_artifact_keeps_its_own_notes(room):
-    analysis = analyze.analyze(room, __import__("datetime").UTC)
+    analysis = analyze.analyze(room)
 
     one, two = (
         render_artifact(analysis, [], __import__("datetime").UTC, name)
@@ -227,7 +227,7 @@ def test_13_a_second_corruption_does_not_destroy_the_first(room):
     assert len(list((room.root / "issue-drafts").glob("draft_*.json"))) == 2
 
 
-def test_14_logs_do_not_grow_for_ever(room):
+def test_14_logs_have_a_bounded_size(room):
     first = logs.ToolLog(room.root, "s1", in_full=True)
     first.append_call("t", "Read", {"file_path": "/home/ada/x"}, "all of it")
     assert "all of it" in (room.root / logs.DEBUG).read_text()
@@ -280,14 +280,14 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     (tmp_path / "config").mkdir()
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     chats = [
-        claude_conversation(f"c{number}", f"How do I bake bread number {number}")
+        claude_conversation(f"c{number}", f"How do I bake a rye bread, take {number}?")
         for number in range(3)
     ]
     (tmp_path / "conversations.json").write_text(json.dumps(chats))
     found = json.loads(run(tmp_path, "retro", "conversations.json", "--json", "--no-draw").stdout)[
         "patterns"
     ]
-    first = next(each for each in found if each["kind"] == "activity")
+    first = next(each for each in found if each["kind"] == "question again")
 
     assert run(tmp_path, "retro", "feedback", "rate", first["id"], "down").returncode == 0
 

@@ -79,7 +79,7 @@ def test_a_tool_loop_names_the_number_of_calls(place):
 
     (mark,) = [mark for mark in read(place)[0]["frictions"] if mark[0] == "tool loop"]
     assert mark[2] == "Bash called 6 times alike"
-    assert mark[1].endswith("#1.4")
+    assert mark[1].endswith("#1.1")
 
 
 def test_sessions_of_the_analyst_and_prompts_of_a_loop_are_no_questions(place):
@@ -92,7 +92,7 @@ def test_sessions_of_the_analyst_and_prompts_of_a_loop_are_no_questions(place):
     )
     loop = place / "ralph-loop-sessions" / "session-001"
     loop.mkdir(parents=True)
-    start = {"kind": "task_start", "task": "T1", "attempt": 1, "mode": "work", "effect_id": "e"}
+    start = {"kind": "run_start", "task": "T1", "attempt": 1}
     start |= {"agent_session": looped, "id": "e1", "seq": 1, "ts": "2026-11-01T10:00:00.000Z"}
     (loop / "journal.jsonl").write_text(json.dumps(start) + "\n")
 

@@ -49,7 +49,7 @@ def test_what_is_on_file_is_no_drift():
     assert not compare_formats([], ON_FILE)
 
 
-def test_added_and_dropped_types_and_fields_are_told_one_by_one():
+def test_added_and_dropped_types_and_fields_are_listed_one_by_one():
     told = compare_formats([[{"type": "user", "message": {"id": 1}}, {"type": "novelty"}]], ON_FILE)
 
     assert told.added_types == ("novelty",)
@@ -116,7 +116,7 @@ def test_the_pinned_agent_writes_what_is_on_file(bench):
 
 
 @pytest.mark.slow
-def test_another_version_is_told_by_what_it_lacks(tmp_path):
+def test_another_version_is_recognized_by_what_it_lacks(tmp_path):
     bench = make_bench(tmp_path, "2.1.100")
     bench.run(TOOLS, "Go.")
 

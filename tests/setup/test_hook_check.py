@@ -1,10 +1,13 @@
 import sys
 from pathlib import Path
 
+from flightlog.model.runtime import ConfigValue
 from flightlog.setup.hook_check import hook_findings, status_line_findings
 from flightlog.setup.install import InstallOptions, apply_change, plan_install
 from flightlog.sources.hook_log import count_lost_records
 from support.hooking import payload, run_hook
+
+TEMPLATE = ConfigValue("statusline.template", "", "default")
 
 
 def whats(settings, home, tmp_path, versions=("2.1.325",)):
@@ -44,16 +47,16 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
 
 def test_a_status_line_that_points_nowhere_is_found(tmp_path):
     settings = tmp_path / "settings.json"
-    assert status_line_findings(settings) == []
+    assert status_line_findings(settings, TEMPLATE) == []
     apply_change(
         plan_install(settings, ["2.1.325"], Path(sys.executable), InstallOptions(statusline=True))
     )
-    assert status_line_findings(settings) == []
+    assert status_line_findings(settings, TEMPLATE) == []
     settings.write_text(
         settings.read_text().replace("/flightlog/hooks/status", "/gone/flightlog/hooks/status")
     )
 
-    (found,) = status_line_findings(settings)
+    (found,) = status_line_findings(settings, TEMPLATE)
 
     assert ("status line points to a missing program" in found.kind, found.fix) == (
         True,

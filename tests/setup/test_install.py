@@ -110,7 +110,7 @@ def test_removal_where_nothing_is_changes_nothing(settings):
     assert apply_change(plan_removal(settings)) is None
 
 
-def test_removal_after_somebody_else_wrote_takes_only_ours(settings):
+def test_removal_after_another_program_wrote_takes_only_ours(settings):
     write(settings, THEIRS)
     apply_change(plan_install(settings, ["2.1.325"], PYTHON))
     settings.write_text(settings.read_text().replace('"opus"', '"haiku"'))
@@ -183,7 +183,7 @@ def test_the_days_are_raised_and_never_lowered(settings):
     assert json.loads(settings.read_text())["cleanupPeriodDays"] == 3650
 
 
-def test_a_change_by_somebody_else_in_between_is_not_overwritten(settings):
+def test_a_change_by_another_program_in_between_is_not_overwritten(settings):
     write(settings, "{}")
     change = plan_install(settings, [], PYTHON)
     write(settings, '{"model": "opus"}')

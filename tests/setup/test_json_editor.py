@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Misconfigured
-from flightlog.setup import json_editor
+from flightlog.store import json_editor
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text('a"\\{}[],: é\n', max_size=5),

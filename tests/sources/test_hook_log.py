@@ -1,6 +1,7 @@
 import json
 
 from flightlog.agents.claude_code.hooks import find_transcript_paths, read_new_status
+from flightlog.hooks.writer import name_loss_count
 from flightlog.sources.hook_log import (
     count_lost_records,
     follow_hook_records,
@@ -98,9 +99,11 @@ def test_a_status_record_holds_launch_and_payload(tmp_path):
     assert status.payload.context_window.current_usage.usage().total_tokens == 3
 
 
-def test_lost_records_of_all_counters_are_summed(tmp_path):
+def test_lost_records_of_this_home_are_summed(tmp_path):
     (tmp_path / "lost").write_text("2")
-    (tmp_path / "flightlog-lost-0").write_text("3")
-    (tmp_path / "flightlog-lost-1").write_text("nonsense")
+    (tmp_path / name_loss_count(str(tmp_path))).write_text("3")
+    (tmp_path / name_loss_count(f"{tmp_path}/other")).write_text("4")
 
     assert count_lost_records(tmp_path, tmp_path) == 5
+    (tmp_path / "lost").write_text("nonsense")
+    assert count_lost_records(tmp_path, tmp_path) == 3

@@ -84,7 +84,7 @@ def test_numbers_are_found_again_in_their_order(fresh, known, other):
 
 
 @given(ROWS)
-def test_a_name_has_the_same_number_wherever_it_stands(rows):
+def test_a_name_has_the_same_number_everywhere(rows):
     found = unpack_keys(response_keys(rows))
     assert [rows[0].message_id == row.message_id for row in rows] == [
         found[0] == number for number in found

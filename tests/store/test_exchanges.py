@@ -122,7 +122,7 @@ def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
-def test_a_body_told_by_its_difference_is_the_body(one, other):
+def test_a_body_stored_as_a_difference_is_restored_whole(one, other):
     keep, tail = count_shared_chunks(tuple(one), tuple(other))
     own = tuple(other[keep : len(other) - tail])
 
@@ -156,7 +156,7 @@ def test_a_rewritten_request_keeps_both_bodies(tmp_path):
 
 
 def test_a_history_is_kept_once(tmp_path):
-    """200 turns of a 100 KB context: 20 MB on the wire, and what else a capture writes."""
+    """200 turns of a 100 KB context: 20 MB on the wire, and dumps that are limited to 8 MB."""
     store = exchanges(tmp_path)
     noise = random.Random(1)
     messages = [{"role": "user", "content": noise.randbytes(50_000).hex()}]
@@ -176,7 +176,7 @@ def test_a_history_is_kept_once(tmp_path):
 
     assert wire > 20_000_000
     assert disk_bytes(tmp_path) < 3_000_000
-    write_output_files(tmp_path / "session", build_dump_files(store))
+    write_output_files(tmp_path / "session", build_dump_files(store, full_bytes=8 << 20))
     assert len(list((tmp_path / "session" / "raw_dumps").iterdir())) == 800
     assert disk_bytes(tmp_path) <= 15_000_000, "with every page of it"
     assert len(store.sent_body(store.read_exchanges()[-1])) > 100_000
@@ -233,7 +233,7 @@ def test_damage_costs_what_it_hit(tmp_path):
         exchanges(tmp_path).sent_body(kept[1])
 
 
-def test_a_piece_that_is_not_what_was_kept_is_told(tmp_path):
+def test_a_chunk_that_differs_from_the_stored_one_is_reported(tmp_path):
     store = exchanges(tmp_path)
     store.record_request(request(1), said(1))
     path = tmp_path / "exchanges.jsonl"

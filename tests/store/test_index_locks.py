@@ -41,7 +41,7 @@ def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
     assert who_holds(path) == "free\n"
 
 
-def test_a_row_that_nobody_wrote_is_damage_where_the_file_is_damaged(tmp_path):
+def test_a_row_of_a_damaged_file_is_damage(tmp_path):
     path = tmp_path / "index.db"
     index = Index(path)
     index.database.execute("CREATE TABLE odd(name TEXT)")

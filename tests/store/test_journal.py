@@ -76,7 +76,7 @@ def test_numbers_go_on_behind_damage_of_any_length(tmp_path):
     assert book.append(Ended(2)).seq == 2
 
 
-def test_an_event_from_a_later_version_is_kept_and_told_apart(tmp_path):
+def test_an_event_from_a_later_version_is_kept_and_marked(tmp_path):
     journal(tmp_path / "j", Started | Ended, "new-").append(Started("x"))
     with (tmp_path / "j").open("ab") as file:
         file.write(b'{"v":2,"id":"b","seq":2,"ts":"t","kind":"ended","code":1}\n')

@@ -102,7 +102,7 @@ def test_a_crash_costs_at_most_the_last_record(tmp_path_factory, written, lost):
     assert b"\n\n" not in log.read_bytes()
 
 
-def test_a_line_may_depend_on_what_stands_before_it(tmp_path):
+def test_a_line_may_depend_on_the_lines_before_it(tmp_path):
     log = tmp_path / "log.jsonl"
     append_line(log, b'{"n":41}')
 

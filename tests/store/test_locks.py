@@ -52,11 +52,11 @@ def test_who_was_robbed_learns_it_and_clears_nothing(tmp_path):
     new.release()
 
 
-def test_nobody_holds_what_is_not_there(tmp_path):
+def test_a_missing_lock_file_has_no_holder(tmp_path):
     assert holder_note(tmp_path / "none") == ""
 
 
-def test_a_second_holder_is_told_who_holds_the_lock(tmp_path):
+def test_a_second_holder_learns_who_holds_the_lock(tmp_path):
     with (
         exclusive_lock(tmp_path / "made" / "lock", who="loop 7"),
         pytest.raises(Conflict, match="held by loop 7"),

@@ -41,7 +41,7 @@ def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_pa
     assert tree(tmp_path) == ["archive/s2/log.json", "s3/log.json"]
 
 
-def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
+def test_a_summary_that_fails_keeps_all_it_would_have_summarized(tmp_path):
     put(tmp_path, "a", "b")
 
     outcome = carry_out_moves(
@@ -87,7 +87,7 @@ def test_an_archive_is_never_overwritten(tmp_path):
     assert tree(tmp_path) == ["a", "archive/a"]
 
 
-def test_what_is_gone_already_is_told(tmp_path):
+def test_a_file_that_is_gone_already_is_reported(tmp_path):
     outcome = carry_out_moves(tmp_path, [move("nobody")], no_summary)
 
     assert outcome.failed[0][1] == "it is gone already"

@@ -45,7 +45,7 @@ def test_what_json_writes_is_sound(record, ascii_only):
 
 
 @given(st.lists(records, min_size=2, max_size=4))
-def test_records_joined_on_one_line_are_told_apart(several):
+def test_records_joined_on_one_line_are_separated(several):
     joined = b"".join(map(line, several))
 
     assert found(joined) == [line(each) for each in several]

@@ -46,13 +46,13 @@ def test_copies_are_numbered_and_never_overwritten(tmp_path):
     assert kept[0].stat().st_mode & 0o777 == 0o600
 
 
-def test_a_missing_file_reads_as_none_and_a_directory_is_told(tmp_path):
+def test_a_missing_file_reads_as_none_and_a_directory_is_an_error(tmp_path):
     assert shared_files.read_if_exists(tmp_path / "absent") is None
     with pytest.raises(Unavailable, match="file system error"):
         shared_files.read_if_exists(tmp_path)
 
 
-def test_what_cannot_be_written_is_told(tmp_path):
+def test_a_failed_write_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(Unavailable, match="file system error"):

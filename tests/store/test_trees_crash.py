@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.model.errors import Conflict
 from flightlog.store.git.command import GitError
-from support.shadow import PROGRAMS, fsck, kinds, opened
+from support.shadow import PROGRAMS, fsck, kinds, names, opened
 from support.waiting import until
 
 
@@ -92,7 +92,7 @@ def killed(tmp_path, command, every):
         trees = opened(work)
         fsck(work)
         assert kinds(trees, None, "baseline") == {"a": "added", "sub/b": "added"}
-        if "next" not in trees.list_names():
+        if "next" not in names(trees.work_tree):
             trees.save_snapshot("next")
         assert kinds(trees, "baseline", "next") == {"a": "modified", "sub/c": "added"}
         assert trees.diff_snapshots("next", trees.save_snapshot("after")) == []
@@ -109,7 +109,8 @@ def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     )
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from flightlog.store.git.snapshots import SnapshotDirs, open_trees\n"
+        "from flightlog.store.git.snapshots import open_trees\n"
+        "from flightlog.store.git.worktree import SnapshotDirs\n"
         f"shadow, work = Path({str(work.parent / '.shadow_git')!r}), Path({str(work)!r})\n"
         f"place = SnapshotDirs(shadow, work, Path('/none'), {programs!r})\n"
         "open_trees(place, now=time.time).save_snapshot('killed')"

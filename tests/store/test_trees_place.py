@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Invalid, NotFound, Unavailable
-from flightlog.store.git.snapshots import SnapshotDirs, open_trees
-from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy
+from flightlog.store.git.snapshots import open_trees
+from flightlog.store.git.worktree import SkippedPath, SnapshotDirs, SnapshotPolicy
 from support.shadow import PROGRAMS, kinds, opened
 
 

@@ -5,6 +5,7 @@ from datetime import UTC
 from pathlib import Path
 
 from flightlog.agents.claude_code.files import find_transcripts
+from flightlog.archive.search import SearchIndex, parse_query
 from flightlog.model.usage import Breakdown
 from flightlog.usage.pipeline import UsagePipeline
 
@@ -57,3 +58,11 @@ def told(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSION):
     report = pipeline.report(by, UTC)
     pipeline.save()
     return report, pipeline.stats
+
+
+def find(root, typed, index=None, limit=20):
+    """Return the matches of a query in the sessions below `root`."""
+    finder = SearchIndex(find_transcripts(str(root)).files, index)
+    found = finder.search_records(parse_query(typed, int), limit)
+    finder.close()
+    return found.results

@@ -15,7 +15,8 @@ from flightlog.lab.config import TOOLS, RunConfig
 from flightlog.lab.run_reader import trees_of
 from flightlog.lab.runner.run import start_run
 from flightlog.lab.store import RunStore
-from flightlog.store.git.snapshots import SnapshotDirs, open_trees
+from flightlog.store.git.snapshots import open_trees
+from flightlog.store.git.worktree import SnapshotDirs
 from support.real_agent import PINNED, agent_program
 
 MODEL = "claude-opus-5-5"
@@ -79,21 +80,22 @@ def meta(book):
 
 
 def tree(folder):
-    """Everything in a directory that a snapshot holds: bytes, links, whether it can be run."""
+    """Every file in a directory but git's own: bytes, links, whether it can be run."""
     return {
         str(path.relative_to(folder)): (
             str(path.readlink()) if path.is_symlink() else path.read_bytes(),
             path.is_symlink() or bool(path.lstat().st_mode & stat.S_IXUSR),
         )
         for path in sorted(folder.rglob("*"))
-        if path.is_symlink() or path.is_file()
+        if (path.is_symlink() or path.is_file()) and ".git" not in path.relative_to(folder).parts
     }
 
 
 def laid_out(book, snapshot, into):
     """Lay a snapshot of a run out in a directory."""
-    place = SnapshotDirs(book.shadow_dir, book.path, Path("/nonexistent"), os.environ["PATH"])
-    open_trees(place, now=lambda: 0.0, line="tests").checkout_into(snapshot, into, into.name)
+    into.mkdir(parents=True)
+    place = SnapshotDirs(book.shadow_dir, into, Path("/nonexistent"), os.environ["PATH"])
+    open_trees(place, now=lambda: 0.0, line=into.name).restore_snapshot(snapshot)
     return into
 
 

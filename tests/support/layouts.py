@@ -72,7 +72,7 @@ def _live(folder):
 
 def _loop(folder):
     (directory,) = folder.glob("session-*")
-    told = build_status(open_loop_session(directory))
+    told = build_status(open_loop_session(directory), 0.0)
     kept = (
         "session",
         "status",

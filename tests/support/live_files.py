@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from support.transcripts import MODEL, assistant, user, write
 
 NOW_MS = 1_794_744_000_000  # a full hour: 2026-11-15T12:00Z
 MINUTE_MS = 60_000
+DAY_MS = 86_400_000
 
 # The example of the source document, byte for byte.
 EXAMPLE = """\
@@ -186,3 +188,27 @@ def limits(five, resets_ms, week=10.0, week_resets_ms=NOW_MS + 3 * 86_400_000):
         "five_hour": {"used_percentage": five, "resets_at": resets_ms / 1000},
         "seven_day": {"used_percentage": week, "resets_at": week_resets_ms / 1000},
     }
+
+
+def by_id(live):
+    return {each.session_id: each for each in live.state.sessions}
+
+
+def week(desk, sessions=12, seed=7):
+    """A week of two accounts: sessions swap between them, inside quarters of an hour too."""
+    chance = random.Random(seed)
+    started = NOW_MS - 6 * DAY_MS
+    for number in range(sessions):
+        name, at = session_id(number), started + number * 11 * 3_600_000
+        said, account = [], chance.choice(["oauth-aaaa", "oauth-bbbb"])
+        desk.tell(name, at, account=account)
+        for _ in range(40):
+            at += chance.randint(20, 200) * 1000
+            said.append((at, chance.randint(1_000, 90_000), chance.randint(100, 4_000)))
+            if chance.random() < 0.1:
+                account = "oauth-bbbb" if account == "oauth-aaaa" else "oauth-aaaa"
+                desk.tell(name, at + 500, account=account)
+                at += 1000
+        desk.responses(name, *said, project=f"p{number % 3}")
+        for at_ms, given, made in said:
+            yield name, at_ms, given, made

@@ -6,15 +6,37 @@ import subprocess
 from itertools import count
 from pathlib import Path
 
-from flightlog.store.git.snapshots import SnapshotDirs, open_trees
+from flightlog.store.git.snapshots import open_trees
+from flightlog.store.git.worktree import SnapshotDirs
 
 PROGRAMS = os.environ["PATH"]
 
 
-def opened(work, policy=None, programs=PROGRAMS, **options):
+def opened(work, policy=None, programs=PROGRAMS, outer=None, **options):
     seconds = count(1_700_000_000)
-    place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/not-here"), programs)
+    place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/not-here"), programs, outer)
     return open_trees(place, policy, now=lambda: next(seconds), **options)
+
+
+def checked_out(trees, snapshot, into, line):
+    """Lay a snapshot out in a new directory, which gets a line of its own."""
+    into.mkdir()
+    place = SnapshotDirs(
+        trees.work_tree.parent / ".shadow_git", into, Path("/home/not-here"), PROGRAMS
+    )
+    other = open_trees(place, now=lambda: 1_700_000_000, line=line)
+    other.restore_snapshot(snapshot)
+    return other
+
+
+def names(work):
+    """The names of all snapshots, by time."""
+    words = ["for-each-ref", "--sort=creatordate", "--format=%(refname:strip=2)", "refs/tags"]
+    shadow = work.parent / ".shadow_git"
+    done = subprocess.run(
+        ["git", "--git-dir", shadow, *words], capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
 
 
 def content(folder):

@@ -25,6 +25,7 @@ RUN = """
 model: claude-opus-5-5
 engine: scripted
 work_dir: work
+in_place: keep
 scenario: tax.yaml
 sessions:
   - {session_index: 1, prompt: Write down the tax of each country.}

@@ -58,7 +58,7 @@ def test_commit_traces_to_steps_that_wrote_its_lines_and_to_its_maker(project, w
     }
 
 
-def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
+def test_the_nearest_of_each_kind_is_shown_with_its_distance(project):
     told = build_trace(f"{project.session}#1.3", project.ground())
 
     assert {each.distance for each in told.items_of_kind("task")} == {"here"}
@@ -112,6 +112,22 @@ def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_
     assert next(
         each.reason for each in told.broken_links if each.source.startswith("row:")
     ).startswith("no session starts with")
+
+
+def test_a_copied_run_does_not_hide_the_run_it_was_copied_from(project, tmp_path):
+    shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
+    runs = tmp_path / "moved" / "runs"
+    shutil.copytree(runs / "tax", runs / "their-tax")
+    context = TraceContext(
+        open_runtime(), tmp_path / "moved", Archive({"claude-code": (str(project.config),)})
+    )
+
+    traces = [build_trace(f"run:{name}/session_01", context) for name in ("tax", "their-tax")]
+
+    for trace in traces:
+        runs = {link.address for link in trace.items_of_kind("run")}
+        assert {"tax/session_01", "their-tax/session_01"} >= runs
+        assert trace.items_of_kind("session")[0].address == project.run
 
 
 def test_what_is_not_there_or_not_clear_is_refused(project):

@@ -182,7 +182,7 @@ def test_a_fork_and_a_cut_copy_add_only_what_is_new(tmp_path):
     assert rows == {SESSION: 2, FORK: 1}
 
 
-def test_responses_without_an_id_are_told_apart_by_request_and_record(tmp_path):
+def test_responses_without_an_id_are_separated_by_request_and_record(tmp_path):
     nameless = [assistant("", n, requestId=f"r{n % 2}") for n in (2, 3, 4)]
     write(tmp_path, SESSION, user("x"), *nameless)
 

@@ -232,7 +232,7 @@ def test_the_index_is_for_its_owner_only(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["garbage", "newer", "cut", "foreign", "page"])
-def test_a_damaged_or_foreign_index_is_made_anew(corpus, tmp_path, damage):
+def test_a_damaged_or_foreign_index_is_rebuilt(corpus, tmp_path, damage):
     root, _ = corpus
     index = tmp_path / "index.db"
     report, _ = told(root, index)
@@ -374,7 +374,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
 
 
-def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
+def test_no_command_waits_for_an_index_to_be_made(corpus, tmp_path):
     files = find_transcripts(str(corpus[0])).files
     index = tmp_path / "home" / "index.db"
     pipeline = UsagePipeline(files, index)

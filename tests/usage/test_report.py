@@ -17,9 +17,15 @@ from flightlog.model.usage import (
     ModelResponse,
     ModelTotal,
     Usage,
+    UsageQuality,
+    format_tokens,
+    response_to_row,
     sum_costs,
 )
+from flightlog.usage.digest import SessionUsage, digest_sessions
 from flightlog.usage.prices import PricedResponse, price_responses
+from flightlog.usage.reconciliation import GapEvidence
+from flightlog.usage.report import total_row
 from support.usage_oracle import blocks, rows, total
 
 LINE = ModelResponse("m1", "s1", "claude-opus-5-5", Usage(1000, 100), 1793620800000, "/shop")
@@ -161,6 +167,21 @@ def test_sums_say_what_they_are_made_of():
     assert sum_costs([table, client]) == Cost(3.0, CostSource.MIXED)
     assert sum_costs([unknown, unknown]) == unknown
     assert sum_costs([]) == Cost(0.0, CostSource.TABLE)
+
+
+def test_only_unrecorded_tokens_make_counts_a_lower_bound():
+    unpriced = replace(LINE, message_id="m2", model="mystery")
+    too_low = replace(LINE, message_id="m3", quality=UsageQuality.LOWER_BOUND)
+    totals = []
+    for other in (unpriced, too_low):
+        session = SessionUsage("s1", 1, [response_to_row(LINE), response_to_row(other)], [])
+        totals.append(total_row(digest_sessions([session], lambda *_: GapEvidence())))
+
+    assert [row.cost.is_lower_bound for row in totals] == [True, True]
+    assert [row.cost.lacks_tokens for row in totals] == [False, True]
+    shown = [format_tokens(row.usage.output_tokens, row.usage, row.cost) for row in totals]
+    assert shown == ["200", "≥ 200"]
+    assert sum_costs(row.cost for row in totals).lacks_tokens
 
 
 def test_a_total_counts_responses_sessions_and_models():

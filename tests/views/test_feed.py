@@ -27,7 +27,7 @@ def test_reading_twice_tells_once(path):
     assert fed(path, times=2) == fed(path)
 
 
-def test_prompts_words_calls_and_results_are_told_in_the_order_they_came():
+def test_prompts_calls_and_results_are_shown_in_their_order():
     (path,) = ROOT.glob("2.1.325/thinking/transcripts/*.jsonl")
 
     told = [(line.kind, line.text) for line in fed(path)]
@@ -49,7 +49,7 @@ def test_prompts_words_calls_and_results_are_told_in_the_order_they_came():
     assert told[6][1].startswith("Bash echo 42")
 
 
-def test_an_image_and_a_failure_are_told_as_such():
+def test_an_image_and_a_failure_are_marked_as_such():
     (odd,) = ROOT.glob("2.1.325/odd-outputs/transcripts/*.jsonl")
     (denied,) = ROOT.glob("2.1.325/permission-denied/transcripts/*.jsonl")
 

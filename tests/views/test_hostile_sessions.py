@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flightlog.agents.claude_code.source import entries
 from flightlog.archive.archive import Archive
+from flightlog.archive.sharing import SessionDocument
 from flightlog.model.entries import UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
@@ -18,7 +19,9 @@ from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory
 from flightlog.views.json_output import as_json
 from flightlog.views.transcript import RenderOptions, render_session
-from flightlog.views.transcript_formats import FollowFormatter, as_html, as_markdown, as_text
+from flightlog.views.transcript_formats import FollowFormatter, as_markdown, as_text
+from flightlog.web.share import render_export_page
+from flightlog.web.templates import make_environment
 from support.recordings import ROOT
 from support.transcripts import SESSION, archive, user
 
@@ -96,9 +99,12 @@ def transcripts(draw):
     return records
 
 
+TEMPLATES = make_environment(UTC, lambda: 0)
+
+
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(transcripts())
-def test_any_recording_can_be_told_counted_and_exported(records):
+def test_any_recording_can_be_shown_counted_and_exported(records):
     with tempfile.TemporaryDirectory() as folder:
         door = archive(Path(folder), *records)
         session = door.read_session(SESSION)
@@ -111,8 +117,9 @@ def test_any_recording_can_be_told_counted_and_exported(records):
         lines = list(render_session(session, RenderOptions(is_full=True)))
 
     items = [item for item in told if not isinstance(item, Damage)]
-    for form in (as_text, as_markdown, as_html):
+    for form in (as_text, as_markdown):
         assert form(lines)
+    assert 'id="timeline"' in render_export_page(SessionDocument(session), TEMPLATES)
     json.loads(as_json(session))
     feed = FollowFormatter()
     assert sum(len(list(feed.render_lines(item))) for item in items) > 0
@@ -167,7 +174,7 @@ def test_damage_is_one_visible_line_in_the_story(tmp_path):
     assert "damaged: 5 bytes at" in as_text(render_session(told, RenderOptions()))
 
 
-def test_parents_in_circles_and_records_of_one_name_are_all_told(tmp_path):
+def test_parents_in_cycles_and_records_of_one_name_are_all_shown(tmp_path):
     records = [
         user("one", 1, uuid="a", parentUuid="b"),
         user("two", 2, uuid="b", parentUuid="a"),

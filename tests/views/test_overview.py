@@ -33,8 +33,9 @@ ONE = SessionSummary(
     **COST,
 )
 TOLD = Overview(
-    1, 1, 2, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0, is_sample=False, input_tokens=10, **COST
-)
+    recordings=1, sessions=1, projects=1, turns=2, first_timestamp_ms=0, last_timestamp_ms=DAY_MS,
+    keep_days=30, input_tokens=10, **COST,
+)  # fmt: skip
 
 
 def said(**fields):
@@ -67,7 +68,7 @@ def test_projects_rank_by_turns_then_cost():
     assert [share.project for share in rank_projects(all_of, 1)] == ["/bank"]
 
 
-def test_the_dearest_prompt_is_the_one_that_cost_most():
+def test_the_most_expensive_prompt_is_the_one_that_cost_most():
     cheap, dear = (
         TurnCost("s#1", "cheap", 9, **COST),
         TurnCost("s#2", "dear", 1, 2.0, CostSource.TABLE),
@@ -87,7 +88,7 @@ def test_the_dearest_prompt_is_the_one_that_cost_most():
 
 
 def test_only_what_is_true_is_said():
-    assert len(said()) == 3
+    assert len(said()) == 4
     assert "than is on record" not in " ".join(said(unrecorded_cost_usd=0.00001))
     assert "$0.5000 more than is on record" in " ".join(said(unrecorded_cost_usd=0.5))
     assert "$0.5000 less than is on record" in " ".join(said(unrecorded_cost_usd=-0.5))
@@ -100,3 +101,10 @@ def test_samples_are_never_taken_for_the_persons_own():
 
     assert all("--samples" in command for command in commands[:-1])
     assert commands[-1] == "flightlog demo"
+
+
+def test_what_was_not_scanned_in_time_is_said_with_the_command():
+    facts = list(iter_facts(replace(TOLD, sessions_not_scanned=2), UTC))
+
+    assert facts[-1].text == "2 sessions not scanned for secrets"
+    assert facts[-1].next_command == "flightlog privacy scan"

@@ -11,7 +11,7 @@ from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
-from flightlog.setup.demo import DEMO_SCENARIO, PROMPTS
+from flightlog.setup.demo import DEMO_SCENARIO, PROMPTS, make_repository
 from support import hostile
 from support.browser import Browser
 from support.pages import WEB_ROOT, running
@@ -19,6 +19,7 @@ from support.real_agent import new_session
 from support.recordings import FROZEN_CASES, ROOT, config_dir
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
+OTHERS_SEEN = {(390, True)}  # they have the parts and colors of the first ones
 SHOWN = "document.querySelectorAll('.session').length"
 HERE = "document.querySelector('.row.here')?.id"
 
@@ -136,6 +137,22 @@ def test_steps_are_walked_by_key_and_each_has_an_address(page, pages):
     assert "1.3" in page.js("document.getElementById('scrub-at').textContent")
 
 
+def test_digits_show_one_kind_of_rows_and_a_key_copies_the_link(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/multi-turn-tools')}")
+    page.key("2")
+    page.until("location.search === '?show=prompts' && document.readyState === 'complete'")
+    prompts = page.js("[...document.querySelectorAll('.row')].map(row => row.id).join()")
+    page.key("j")
+    page.until(f"{HERE} === '1'")
+    page.key("c")
+    copied = page.js("document.getElementById('scrub-at').textContent")
+    page.key("1")
+
+    page.until("location.search === '' && document.querySelectorAll('.row.step').length > 5")
+    assert prompts == "1,2"
+    assert copied == "Link to 1 copied"
+
+
 def test_the_strip_leads_to_any_row(page, pages):
     page.go(f"{pages.root}/sessions/{session_of('2.1.325/multi-turn-tools')}")
 
@@ -178,7 +195,7 @@ def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
     page.go(f"{pages.root}/usage")
 
     page.until("document.querySelectorAll('.chart svg').length >= 8")
-    assert page.js("document.querySelectorAll('.breakdown table').length") == 5
+    assert page.js("document.querySelectorAll('.breakdown table').length") == 6
 
 
 def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
@@ -186,8 +203,8 @@ def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
         serve_scenario(load_scenario(DEMO_SCENARIO)) as model,
         running(tmp_path / "config") as served,
     ):
-        project = tmp_path / "price-rounder"
-        project.mkdir()
+        project = tmp_path / "subscriptions"
+        make_repository(project)
         agent = ScriptedAgent(
             ScriptedEnvironment(
                 model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session
@@ -204,13 +221,11 @@ def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
         agent.run_prompt(PROMPTS[1])
         wrote = open_runtime().clock.now_ms()
         page.until(f"document.querySelectorAll('.row').length > {before}")
-        page.until(
-            "document.getElementById('timeline').innerText.includes('How many lines is that?')"
-        )
+        page.until("document.getElementById('timeline').innerText.includes('stays on the 28th')")
         seen_after_ms = open_runtime().clock.now_ms() - wrote
 
         assert seen_after_ms <= 1_000
-        page.until("document.getElementById('2.2') || document.getElementById('2.1')")
+        page.until("document.getElementById('2.4')")
         assert page.js(
             "document.querySelectorAll('.row').length"
             " === new Set([...document.querySelectorAll('.row')].map(row => row.id)).size"
@@ -249,18 +264,31 @@ def test_hostile_recordings_are_only_ever_shown(browser, tmp_path, width):
         assert [said for said in page.complaints if "Content Security Policy" in said] == []
 
 
-@pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True), (1280, False)])
+@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_has_a_serious_fault_of_access(browser, pages, width, dark):
     page = browser.page(width, 900, dark=dark)
     page.go(pages.door)
     many = session_of("2.1.325/multi-turn-tools")
-    for path in (
-        "/",
-        "/usage",
-        f"/sessions/{many}",
+    everywhere = ("/", "/usage", f"/sessions/{many}", f"/sessions/{many}?show=edits")
+    others = (
         f"/sessions/{session_of('2.1.325/compaction-auto')}",
+        f"/sessions/{session_of('2.1.325/subagent-foreground')}",
+        "/live",
+        "/lab",
+        "/more",
+        "/findings?since=all",
+        "/search?q=file",
+        "/trace",
+        "/cache?since=all",
+        "/loops",
+        "/retro",
+        "/dataset",
+        "/privacy",
+        "/doctor?whole",
         "/sessions/nobody",
-    ):
+    )
+    for path in (*everywhere, *(others if (width, dark) in OTHERS_SEEN else ())):
         page.go(pages.root + path)
         page.js("new Promise(done => setTimeout(done, 250))")
         page.js(AXE.read_text() + "; true")

@@ -11,12 +11,15 @@ import os
 from pathlib import Path
 
 import pytest
+from tools.draw_picture import photograph_session
 
 from support.browser import Browser
 from support.pages import running
 from support.recordings import FROZEN_CASES, ROOT, config_dir
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pages"
+README_PICTURE = Path(__file__).parents[2] / "docs" / "session.png"
+README_PICTURE_BYTES_MAX = 300_000
 WIDTH, HEIGHT = 1280, 900
 NOW_MS = 1_794_800_000_000
 HOUR_S = 3_600
@@ -77,6 +80,9 @@ def picture(browser, pages, path, *, dark=False, **changed):
     page.go(pages.door)
     if path == "/":
         page.until("document.querySelectorAll('.session').length === 36")
+        page.until(
+            "document.querySelector('.days') && !document.querySelector('#home [role=status]')"
+        )
     else:
         page.go(pages.root + path)
     page.until(
@@ -109,6 +115,18 @@ def test_a_page_looks_like_its_golden_picture(browser, pages, name, shade, tmp_p
     (tmp_path / file.name).write_bytes(now)
     said = f"{apart[0]:.1f} apart on average, {apart[1]:.1%} another colour"
     assert is_alike(apart), f"{said}: compare {tmp_path / file.name} with {file}"
+
+
+def test_the_readme_shows_the_session_page_as_it_looks_now(browser, tmp_path):
+    now = photograph_session(browser)
+    if os.environ.get("FLIGHTLOG_GOLDEN") == "write":
+        README_PICTURE.write_bytes(now)
+
+    apart = difference(browser, README_PICTURE.read_bytes(), now)
+
+    (tmp_path / README_PICTURE.name).write_bytes(now)
+    assert is_alike(apart), f"{apart}: make picture, or see {tmp_path / README_PICTURE.name}"
+    assert README_PICTURE.stat().st_size <= README_PICTURE_BYTES_MAX
 
 
 def test_the_golden_comparison_forgives_other_letters_and_nothing_else(browser, pages):

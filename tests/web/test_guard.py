@@ -79,7 +79,7 @@ def test_request_from_another_site_is_refused_with_the_cookie(pages):
 @pytest.mark.parametrize(
     "path", [*PATHS, f"/?token={'x' * 43}", "/?token=", f"/usage?token={TOKEN}"]
 )
-def test_without_the_token_nobody_gets_in(pages, path):
+def test_without_the_token_no_request_is_served(pages, path):
     answer = pages.ask(path, signed_in=False)
 
     assert answer.status == 401

@@ -58,7 +58,7 @@ async def _until_full(queue):
             return news
 
 
-def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
+def test_a_page_that_connects_later_gets_the_current_state(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
 
     async def watch():
@@ -78,7 +78,7 @@ def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
     assert closing is None
 
 
-def test_a_page_that_does_not_read_is_told_to_begin_again(tmp_path):
+def test_a_page_that_does_not_read_must_begin_again(tmp_path):
     found = archive(tmp_path, "2.1.325/single-turn")
 
     async def watch():

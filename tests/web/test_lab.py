@@ -111,7 +111,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
     for said in (
-        "cat shop.py; exit 3",
+        "Exit code 3",
         "price = 2",
         "request_002.json",
         "Show expected cost",
@@ -189,6 +189,23 @@ def test_a_replay_shows_its_price_then_runs_and_is_certified(place, monkeypatch)
     assert "turn 2, exact+prompt" in source.text
     assert source.text.count("└ ") == 3
     assert '<a href="/lab/replays/1">Replay 1</a>' in listed.text
+
+
+def test_comparison_shows_both_sides_and_where_they_part(place, monkeypatch):
+    monkeypatch.chdir(place)
+    (branch,) = (path.name for path in (place / "runs").glob("replay_shop_s01_t03_*"))
+    with running(place / "config") as served:
+        page = served.ask(f"/lab/runs/{branch}/compare").text
+        no_branch = served.ask("/lab/runs/shop/compare").status
+
+    turns = re.split(r'<section class="compared', page)[1:]
+    assert "followed by the new prompt" in page, "the certificate in words"
+    assert [turn.startswith(" first") for turn in turns] == [True, False]
+    assert "first difference" in turns[0]
+    assert turns[0].count('<div class="side">') == 2
+    assert "<b>Bash</b>" in turns[0].partition("Branch</h3>")[2], "what the branch did"
+    assert "ended before" in turns[1], "the original had one turn left"
+    assert no_branch == 404
 
 
 @pytest.mark.parametrize(
@@ -288,6 +305,7 @@ def test_hostile_words_are_inert_and_pages_are_accessible(place, monkeypatch, br
             f"/lab/runs/{branch}",
             f"/lab/runs/{branch}/1",
             f"/lab/runs/{branch}/certificate",
+            f"/lab/runs/{branch}/compare",
         ):
             page.go(served.root + path)
             page.until("!document.querySelector('[hx-trigger=load]')")

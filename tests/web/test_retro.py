@@ -1,21 +1,22 @@
 """The page that looks back: findings and issues, foreign words inert, and nothing written by looking."""
 
-from datetime import UTC
 from urllib.parse import quote
+
+from markupsafe import escape
 
 from flightlog.retro.analysis import analyze
 from flightlog.retro.issues import workflow
-from retro.planted import chats, written
 from retro.rooms import make_room, reported
 from support.pages import running
+from support.retro_archive import write_chats
 
 
 def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_path, monkeypatch):
     room = make_room(tmp_path)
     export = tmp_path / "export.json"
-    export.write_bytes(written(chats(4, 30)[0]))
+    write_chats(export, 4, 60)
     analyze.read_export(room, export)
-    analysis = analyze.analyze(room, UTC)
+    analysis = analyze.analyze(room)
     reported(room, "<script>alert(1)</script> in the title", "x")
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in room.root.rglob("*")}
@@ -24,7 +25,11 @@ def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_pa
         answer = served.ask("/retro")
 
     assert answer.status == 200
-    assert analysis.patterns[0].label[:20] in answer.text
+    assert len(analysis.summary) == 5
+    assert str(escape(" ".join(analysis.summary))) in answer.text
+    assert len(analysis.recommendations) > 3
+    assert all(str(escape(each.title)) in answer.text for each in analysis.recommendations)
+    assert "&lt;!-- flightlog retro instruction-" in answer.text
     assert "&lt;script&gt;alert(1)" in answer.text
     assert "<script>alert" not in answer.text
     assert {path: path.stat().st_mtime_ns for path in room.root.rglob("*")} == before
@@ -74,20 +79,20 @@ def test_an_issue_is_previewed_redacted_and_published_only_by_our_write(tmp_path
 def test_evidence_opens_and_artifacts_are_handed_over(tmp_path, monkeypatch):
     room = make_room(tmp_path)
     export = tmp_path / "export.json"
-    export.write_bytes(written(chats(4, 30)[0]))
+    write_chats(export, 4, 60)
     analyze.read_export(room, export)
-    analysis = analyze.analyze(room, UTC)
+    analysis = analyze.analyze(room)
     (room.root / "outputs" / "retro_1.html").write_text("<p>pictures</p>")
     monkeypatch.chdir(tmp_path)
-    evidence = next(each.evidence[0] for each in analysis.patterns if each.evidence)
+    first = analysis.recommendations[0]
 
     with running(tmp_path / "config") as served:
         page = served.ask("/retro")
-        opened = served.ask(f"/retro/place?at={quote(evidence.address)}")
+        opened = served.ask(f"/retro/place?at={quote(first.evidence[0])}")
         handed = served.ask("/retro/outputs/retro_1.html")
         outside = served.ask("/retro/outputs/..%2Fstate%2Fjournal.jsonl")
 
-    assert f"/retro/place?at={quote(evidence.address)}" in page.text
-    assert evidence.text[:20] in opened.text
+    assert f"/retro/place?at={quote(first.evidence[0])}" in page.text
+    assert str(escape(first.quotes[0][:20])) in opened.text
     assert handed.headers["Content-Disposition"] == 'attachment; filename="retro_1.html"'
     assert outside.status == 404

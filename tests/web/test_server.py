@@ -125,6 +125,21 @@ def test_finding_leads_to_the_row_that_says_it(pages):
     assert "No matches for" in served.ask(f"/sessions/{session}/find?find=xyzzy").text
 
 
+def test_an_offset_in_a_recording_leads_to_the_row_of_its_record(pages):
+    served, _ = pages
+    case = "2.1.325/multi-turn-tools"
+    session = session_of(case)
+    records = (ROOT / case / "transcripts" / f"{session}.jsonl").read_bytes().splitlines(True)
+    at = next(i for i, record in enumerate(records) if b'"type":"tool_result"' in record)
+    offset = sum(map(len, records[:at]))
+
+    found = served.ask(f"/sessions/{session}?offset={offset}")
+
+    assert found.headers["Location"].endswith(f"/sessions/{session}?at=1.1#1.1")
+    gone = served.ask(f"/sessions/{session}?offset=1")
+    assert gone.headers["Location"].endswith(f"/sessions/{session}")
+
+
 def test_searching_looks_inside_the_sessions(pages):
     served, _ = pages
 

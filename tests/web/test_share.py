@@ -1,20 +1,32 @@
 """A session given away: nothing private in it, nothing in it that acts, and it works offline."""
 
+import random
 from datetime import UTC
 
 import pytest
+from msgspec.structs import replace
+from tools.bench.many import LONG_SCALE
+from tools.bench.transcript import Session
+from tools.bench.words import Words
 
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
 from flightlog.archive.sharing import redact_session
+from flightlog.model.entries import Image
 from flightlog.model.text import describe_redaction
 from flightlog.privacy.redactor import Redactor
+from flightlog.web.commands import export_html
 from flightlog.web.share import render_share_page
 from flightlog.web.templates import make_environment
 from support import hostile
 from support.browser import Browser
+from support.pages import make_runtime
 from support.recordings import CASES, archive
+from support.tool_showcase import PIXEL, TESTS, write_showcase
+from support.transcripts import write
 
+TEMPLATES = make_environment(UTC, lambda: 0)
+BYTES_MAX = 6_000_000  # of a page of 5,000 steps
 SECRET = "ghp_" + "x9K2mQ7vB4nL8sR3tW6yZ1aC5dF0gH2jK4pN"
 
 
@@ -44,6 +56,77 @@ def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
     assert SECRET not in told.value
     assert told.secrets >= 1
     assert f"<b>{describe_redaction(told.secrets, told.personal)}</b>" in told.value
+
+
+def test_images_are_shared_only_on_request_and_then_counted(tmp_path):
+    session = write_showcase(tmp_path)
+    found = Archive({"claude-code": (str(tmp_path),)})
+    pictures = []
+    arguments = (open_runtime(), found, found.read_session(session), Redactor(b"k" * 32))
+
+    without = render_share_page(*redact_session(*arguments), TEMPLATES).value
+    document, cleaner = redact_session(*arguments, pictures=pictures)
+    with_images = render_share_page(document, cleaner, TEMPLATES, pictures).value
+
+    assert pictures == [PIXEL]
+    assert "data:image" not in without
+    assert "Images are left out" in without
+    assert f'src="data:image/png;base64,{PIXEL}"' in with_images
+    assert "1 image included and not checked" in with_images
+
+
+def test_picture_that_is_no_base64_never_reaches_a_page(tmp_path):
+    found = archive(tmp_path, "2.1.325/single-turn")
+    document, cleaner = redact_session(
+        open_runtime(), found, found.read_session("dff270bc"), Redactor(b"k" * 32)
+    )
+    turn = document.value.session.turns[0]
+    picture = replace(turn, prompt=(*turn.prompt, Image("image/png", 9, "picture0")))
+    session = replace(document.value.session, turns=(picture,))
+    hostile_document = document.map(lambda whole: replace(whole, session=session))
+
+    page = render_share_page(hostile_document, cleaner, TEMPLATES, ['"onerror="alert(1)']).value
+
+    assert "onerror" not in page
+    assert 'base64,picture0"' in page
+
+
+def test_exported_page_is_complete_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "data"))
+    session = write_showcase(tmp_path)
+    runtime = make_runtime(tmp_path)
+    found = Archive({"claude-code": (str(tmp_path),)})
+
+    page = export_html(runtime, found, found.read_session(session))
+
+    assert "Complete and not redacted." in page
+    assert f'src="data:image/png;base64,{PIXEL}"' in page
+    assert all(line in page for line in TESTS.split("\n"))
+    assert "left out" not in page
+
+
+@pytest.mark.parametrize("steps", [400, pytest.param(5_000, marks=pytest.mark.soak)])
+def test_shared_page_stays_small_and_opens_from_disk_at_once(browser, tmp_path, steps):
+    names = Words(1), random.Random(1)
+    maker = Session(*names, "11111111-1111-4111-8111-111111111111", 1_793_600_000_000)
+    maker.scale = LONG_SCALE
+    lines = []
+    while len(maker.truths) < steps:
+        lines += maker.turn()
+    write(tmp_path, maker.session, *lines)
+    file = tmp_path / "shared.html"
+
+    page = shared(Archive({"claude-code": (str(tmp_path),)}), maker.session).value
+    file.write_text(page, encoding="utf-8")
+    opened = browser.page()
+    opened.go(file.as_uri() + "#1.1")
+    took_ms = opened.js("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    opened.until("document.getElementById('timeline').dataset.whole !== undefined")
+
+    assert len(page.encode()) <= BYTES_MAX * max(steps / 5_000, 0.12)
+    assert took_ms <= 1_000
+    assert opened.js("document.querySelectorAll('.row.step').length") == len(maker.truths)
+    assert opened.complaints == []
 
 
 def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):

@@ -64,7 +64,9 @@ def crawl(served, *starts):
         if path not in seen:
             seen.add(path)
             assert len(seen) < PAGES_MAX, "the pages have no end"
-            if path.endswith("/live"):
+            # Every filter leads to every other one; one of them at a time is enough.
+            several = path.count("=") + path.count("%3A") > 2
+            if path.endswith("/live") or (several and path.startswith(("/usage?", "/search?"))):
                 continue
             answer = served.ask(path)
             if answer.status == 303:  # it leads on: what it leads to must be there
@@ -102,6 +104,8 @@ def test_no_link_on_any_page_leads_nowhere(served, project):
         "/privacy",
         "/doctor",
         "/search",
+        "/more",
+        "/findings",
     ):
         assert family in seen
     assert any(path.startswith("/loops/session-001") for path in seen)
@@ -115,7 +119,7 @@ def test_one_search_finds_sessions_runs_loops_findings_and_issues(served, projec
     finding = served.ask("/search?q=claude-opus").text
 
     assert f'href="/sessions/{project.session}"' in text, "by its title"
-    assert f'href="/sessions/{project.session}?at=1.' in text, "by its words, at the step"
+    assert f'href="/sessions/{project.session}?at=1' in text, "by its words, at the step"
     assert "address=run%3Atax/session_01" in text
     assert "address=task%3Asession-001-shop/001" in served.ask("/search?q=totals").text
     assert f"address=issue%3A{project.issue}" in issue
@@ -128,7 +132,7 @@ def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(served, proj
     told = served.ask(f"/trace?address={project.commit}").text
 
     for kind in ("session", "step", "request", "hunk", "row", "task", "run", "finding", "issue"):
-        assert f'<th scope="row">{kind}</th>' in told
+        assert f'id="kind-{kind}"' in told
     assert f"/sessions/{project.session}?at=1.1#1.1" in told
     assert served.ask("/trace?address=nothing-like-it").status == 404
     assert served.ask("/trace?address=%3Cb%3E").status in {400, 404}

@@ -30,7 +30,9 @@ APART = (
     "loop",
     "resample",
     "retro",
+    "analysis",
     "agents",
+    "mcp",
 )
 NAMES = (*TOGETHER, *APART)
 

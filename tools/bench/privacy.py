@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 
 import re2
+from tools.bench.token_examples import make_examples
 
 from flightlog.privacy.detect.rules import load_rules
 from flightlog.privacy.json_redactor import JsonRedactor
@@ -39,7 +40,7 @@ _WORDS = (
 def corpus(megabytes: int, seed: int = 1) -> list[bytes]:
     """Make the lines of a transcript: prose, code, tool results, usage; a secret in every five-hundredth record."""
     chance = random.Random(seed)
-    examples = [text for rule in load_rules()[::7] for text in rule.make_examples()]
+    examples = [text for rule in load_rules()[::7] for text in make_examples(rule)]
     lines: list[bytes] = []
     size = 0
     while size < megabytes * 1_000_000:

@@ -236,7 +236,7 @@ def _ours(here: Ground) -> Server:
 
 def _listed(server: Server) -> int:
     """How many sessions the list knows."""
-    found = re.search(r"([\d,]+) sessions? in", server.ask("/")[1])
+    found = re.search(r"([\d,]+) sessions? (?:of [^<]+ )?in", server.ask("/")[1])
     return int(found[1].replace(",", "")) if found else 0
 
 

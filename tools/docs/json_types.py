@@ -5,15 +5,19 @@ The test runs the commands of the freeze and compares their keys with these type
 
 from typing import Any, NotRequired, TypedDict
 
+from flightlog.analysis.findings import Finding
 from flightlog.dataset.check import DatasetProblem
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.extract.sync import SyncReport
 from flightlog.dataset.remote import PullResult, PushResult, RemoteSafety
 from flightlog.dataset.retention import RemovalReport
 from flightlog.lab.collect import CollectResult
+from flightlog.lab.experiment.report import ExperimentReport
+from flightlog.lab.experiment.store import ExperimentStatus
 from flightlog.lab.replay.branch_points import BranchSuggestion
 from flightlog.lab.replay.source import ReplayTurn
 from flightlog.lab.resample.requests import RequestListing
+from flightlog.loop.amend import Rollback
 from flightlog.loop.analysis import LoopAnalysis
 from flightlog.loop.report import Insight
 from flightlog.loop.retention import RetentionReport
@@ -21,6 +25,7 @@ from flightlog.loop.status import LoopColumn, LoopStatus
 from flightlog.model.entries import Entry
 from flightlog.model.retention import RetentionMove
 from flightlog.model.session import Session, Step, Subagent, Turn
+from flightlog.model.usage import ClientCacheReport
 from flightlog.recorder.settle import SettleReport
 from flightlog.retro.issues.board import Issue, IssueCluster
 from flightlog.retro.state import FeedbackSummary, Pattern, Preferences, RetroAnalysis
@@ -46,6 +51,7 @@ class UsageTotals(TypedDict):
     cost_usd: float | None
     cost_source: str
     is_lower_bound: NotRequired[bool]
+    lacks_tokens: NotRequired[bool]
 
 
 class UnrecordedUsage(UsageTotals):
@@ -87,6 +93,126 @@ class UsageReportOutput(TypedDict):
     timezone: str
     damaged_lines: int
     price_table: dict[str, str]
+    active_block: NotRequired[dict[str, float]]
+
+
+class CacheRequestOutput(TypedDict):
+    """One request: what the prompt cache did for it (`cold rebuild miss partial hit`) and why.
+
+    `changes` says what changed, for each of `causes`; `done_by` what changed it.
+    """
+
+    address: str
+    at_ms: int | None
+    model: str
+    verdict: str
+    causes: list[str]
+    changes: list[str]
+    done_by: list[str]
+    recached_tokens: int
+    extra_cost_usd: float | None
+
+
+class CacheTotalsOutput(TypedDict):
+    """The sum of misses; `causes` counts the misses of each cause."""
+
+    misses: int
+    recached_tokens: int
+    extra_cost_usd: float | None
+    causes: dict[str, int]
+
+
+class CacheRowOutput(TypedDict):
+    """The misses of one cause, project, day or model; it is under the name of what `--by` gives."""
+
+    cause: NotRequired[str]
+    project: NotRequired[str]
+    day: NotRequired[str]
+    model: NotRequired[str]
+    misses: int
+    sessions: int
+    recached_tokens: int
+    extra_cost_usd: float | None
+
+
+class CacheSessionOutput(TypedDict):
+    """The requests of a session; `client` is the client's own count, if the status line gave it.
+
+    `causes_known` is false if the client logged no requests.
+    """
+
+    requests: list[CacheRequestOutput]
+    totals: CacheTotalsOutput
+    causes_known: bool
+    client: NotRequired[ClientCacheReport]
+    differences: NotRequired[list[str]]
+
+
+class ContextPartOutput(TypedDict):
+    """Tokens of one kind in a prompt, exact or a share of a known sum by characters.
+
+    Kinds: `start system tools memory context summary prompt response thinking tool_result other`. A
+    `start` is what the first request of a window held; its `shares` add up to it.
+    """
+
+    kind: str
+    name: str
+    tokens: int
+    exact: bool
+    shares: NotRequired[list[dict[str, Any]]]
+
+
+class ContextRequestOutput(TypedDict):
+    """What one request held: `parts` add up to `input_tokens`, all that the model read."""
+
+    address: str
+    input_tokens: int
+    parts: list[ContextPartOutput]
+
+
+class ContextBlockOutput(TypedDict):
+    """One block of context; the cost is that of the requests that read it again."""
+
+    address: str
+    kind: str
+    name: str
+    chars: int
+    tokens: int
+    exact: bool
+    times_read: int
+    carrying_cost_usd: float | None
+
+
+class ContextSessionOutput(TypedDict):
+    """The requests of a session, and its blocks, the most expensive first."""
+
+    requests: list[ContextRequestOutput]
+    blocks: list[ContextBlockOutput]
+
+
+class ContextArchiveOutput(TypedDict):
+    """The most expensive blocks of all sessions."""
+
+    blocks: list[ContextBlockOutput]
+
+
+class SessionShowOutput(Session, frozen=True):
+    """A session, and what went wrong in it."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+class FindingsOutput(TypedDict):
+    """What went wrong in a session or in all, the most expensive first."""
+
+    findings: list[Finding]
+
+
+class CacheArchiveOutput(TypedDict):
+    """The misses of all sessions."""
+
+    rows: list[CacheRowOutput]
+    totals: CacheTotalsOutput
 
 
 class SearchHitOutput(TypedDict):
@@ -220,6 +346,7 @@ class ShareOutput(TypedDict):
     removed_count: int
     secrets: int
     personal: int
+    images: int
     html: str
 
 
@@ -368,6 +495,7 @@ class DatasetStatsOutput(TypedDict):
 # Commands by their words. A list of several types: one of them, by the command's options.
 OUTPUTS: dict[str, Any] = {
     "up": Overview,
+    "help": dict[str, dict[str, str]],
     "init": InitOutput,
     "uninstall": UninstallOutput,
     "doctor": list[CheckResult | AgentFidelityOutput] | ArchiveVerification,
@@ -385,8 +513,11 @@ OUTPUTS: dict[str, Any] = {
     "session follow": Entry,
     "session list": list[SessionSummary],
     "session search": SearchOutput,
-    "session show": Session | Subagent | Turn | Step,
+    "session findings": FindingsOutput,
+    "session show": SessionShowOutput | Subagent | Turn | Step,
     "session usage": UsageReportOutput,
+    "cache": CacheSessionOutput | CacheArchiveOutput,
+    "context": ContextSessionOutput | ContextArchiveOutput,
     "trace": Trace,
     "blame": list[BlameLine],
     "share": ShareOutput,
@@ -404,9 +535,15 @@ OUTPUTS: dict[str, Any] = {
     "loop analyze": LoopAnalysis,
     "loop insights": list[Insight],
     "loop compare": list[LoopColumn],
+    "loop rollback": Rollback,
     "lab branch-points": list[BranchSuggestion],
     "lab collect": list[CollectResult],
     "lab compare": RunComparisonOutput,
+    "lab experiment add-attempts": ExperimentReport,
+    "lab experiment report": ExperimentReport,
+    "lab experiment resume": ExperimentReport,
+    "lab experiment run": ExperimentReport,
+    "lab experiment status": list[ExperimentStatus],
     "lab lint": list[LintOutput],
     "lab replay": list[ReplayTurn],
     "lab resample": list[RequestListing] | BatchOutput,
@@ -446,6 +583,10 @@ ELSEWHERE = {
     "loop pause": "the session and the request",
     "loop stop": "the session and the request",
     "loop answer": "the session and the answer",
+    "loop redo": "the session, the task and the next command",
+    "loop accept": "the session, the gate and the next command",
+    "loop reset-breaker": "the session and the next command",
+    "loop import": "the plan's file and its number of tasks",
     "loop example": "the files that were written",
     "loop schema": "loop-plan.schema.json",
     "lab inspect": "a run, session or step, in the words of run-directory.md",
@@ -454,12 +595,14 @@ ELSEWHERE = {
     "lab resample-session": "`run_meta.json`, as in run-directory.md",
     "lab run": "`run_meta.json`, as in run-directory.md",
     "lab track": "the tracked directories",
+    "retro apply": "the file, its diff, and whether it was written",
     "retro draw": "where the file was written",
     "retro feedback answer": "the feedback that was stored",
     "retro feedback gap": "the feedback that was stored",
     "retro feedback import": "the feedback that was stored",
     "retro feedback rate": "the feedback that was stored",
     "retro prefs set": "the preferences",
+    "retro undo": "the file that was restored",
     "issue approve": "the issues that changed",
     "issue defer": "the issue",
     "issue preview": "paths and texts",

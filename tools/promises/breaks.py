@@ -58,8 +58,8 @@ BREAKS = (
     Break(
         "R2",
         "hooks/recorder.py",
-        "durable=event in SETTLE)",
-        'durable=event == "Stop")',
+        "durable=event in SETTLE,",
+        'durable=event == "Stop",',
         "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
     ),
     Break(
@@ -113,8 +113,8 @@ BREAKS = (
     Break(
         "R4",
         "hooks/recorder.py",
-        "        writer.count_lost(home)\n        return True\n",
-        "        return True\n",
+        "        writer.count_lost(home)\n        _cancel_alarm()\n",
+        "        _cancel_alarm()\n",
         "tests/hooks/test_record.py::test_a_disk_that_refuses_costs_the_record_and_says_so",
     ),
     Break(
@@ -305,8 +305,8 @@ BREAKS = (
     Break(
         "R12",
         "loop/decide/breaker.py",
-        "    if not begun and state.iterations >= iterations:\n",
-        "    if not begun and state.iterations > iterations:\n",
+        "None if begun else iterations,\n",
+        "None if begun else iterations + 1,\n",
         "tests/loop/simulator/test_simulate.py::test_no_promise_is_broken_in_hundreds_of_sessions",
     ),
     Break(
@@ -326,22 +326,22 @@ BREAKS = (
     Break(
         "R13",
         "loop/decide/breaker.py",
-        "totals.calls >= limits.calls:\n",
-        "totals.calls >= limits.calls + 3:\n",
+        "totals.calls, limits.calls, ",
+        "totals.calls - 3, limits.calls, ",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(
         "R13",
         "loop/decide/breaker.py",
-        "totals.cost_usd >= limits.usd:\n",
-        "totals.cost_usd >= limits.usd + 3:\n",
+        "totals.cost_usd, limits.usd, ",
+        "totals.cost_usd - 3, limits.usd, ",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(
         "R13",
         "loop/decide/breaker.py",
-        "totals.total_tokens >= limits.tokens:\n",
-        "totals.total_tokens >= 2 * limits.tokens:\n",
+        "totals.total_tokens, limits.tokens, ",
+        "totals.total_tokens / 2, limits.tokens, ",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(

@@ -6,7 +6,7 @@ all of them. Both see the lines of one file in order, so they may remember what 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from flightlog.sources.line_filter import find_line_before, iter_lines_with_any
 from flightlog.sources.protocol import Fidelity, TranscriptTail, UsageScan
 from flightlog.store.index.files import fingerprint_file
 from flightlog.store.index.records import IndexedRecord, RecordBatch
-from flightlog.store.jsonl import TORN_TAIL
+from flightlog.store.jsonl import TORN_TAIL, last_line_end
 from flightlog.store.recordings.reader import (
     MemoryReader,
     Reader,
@@ -44,6 +44,9 @@ from flightlog.store.recordings.reader import (
     read_blocks,
     read_new_lines,
 )
+
+if TYPE_CHECKING:
+    from flightlog.model.exchange import LoggedRequest
 
 _BLOCK_BYTES = 1 << 20
 _TAIL_BYTES = (1 << 16, 1 << 22)  # where the last time is looked for; a single line may be long
@@ -251,7 +254,7 @@ class LineSource:
         with suppress(OSError, Unreadable), closing(open_reader(file.path)) as reader:
             # A record is whole without its newline too: the next scan is not to repeat it.
             last = max((offset + length for offset, length in words), default=start)
-            batch.end = max(last, _last_line_end(reader, file.size))
+            batch.end = max(last, last_line_end(reader.read, file.size))
             batch.bytes_read = batch.end - start
             batch.fingerprint = fingerprint_file(reader, batch.end)
         return batch
@@ -260,6 +263,11 @@ class LineSource:
         """Return nothing: the requests are not recorded."""
         del files
         return {}
+
+    def logged_requests(self, files: Sequence[SessionFile]) -> "Iterator[LoggedRequest]":
+        """Yield nothing: the requests are not recorded."""
+        del files
+        return iter(())
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return "": results are in the records."""
@@ -323,18 +331,6 @@ def _place_entry(entry: Entry, file: SessionFile, offset: int, length: int, orde
         offset=offset,
         length=length,
     )
-
-
-def _last_line_end(reader: Reader, size: int) -> int:
-    """Return where the last whole line ends."""
-    end = size
-    while end > 0:
-        start = max(0, end - _BLOCK_BYTES)
-        newline = reader.read(start, end - start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        end = start
-    return 0
 
 
 def _make_record(entries: Sequence[Entry] | None, offset: int, length: int) -> IndexedRecord:

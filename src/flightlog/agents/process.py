@@ -277,17 +277,24 @@ class ShellCommand:
         """Start it with exactly `environment`; the shell runs a string."""
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
         self._child = _start_child(words, cwd, environment, stderr=subprocess.STDOUT)
-        self._tail = bytearray()
+        self._tail, self._unread = bytearray(), bytearray()
         assert self._child.stdout is not None
-        self._reader = threading.Thread(
-            target=_collect_tail, args=(self._child.stdout, self._tail), daemon=True
-        )
+        buffers = (self._child.stdout, self._tail, self._unread)
+        self._reader = threading.Thread(target=_collect_tail, args=buffers, daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
         """The command's process id, which is also that of its group."""
         return self._child.pid
+
+    def new_output(self) -> str:
+        """Return the complete lines since the last call; very fast output is shown in part."""
+        ended = self._child.poll() is not None
+        end = len(self._unread) if ended else self._unread.rfind(b"\n") + 1
+        data = bytes(self._unread[:end])
+        del self._unread[:end]  # the reader only appends
+        return data.decode("utf-8", "replace").rstrip("\n")
 
     def output_tail(self) -> str:
         """Return the last complete lines: redaction would not recognize half a secret."""
@@ -313,8 +320,9 @@ class ShellCommand:
         return code
 
 
-def _collect_tail(stream: IO[bytes], tail: bytearray) -> None:
+def _collect_tail(stream: IO[bytes], tail: bytearray, unread: bytearray) -> None:
     with stream:
         while part := stream.read1(65536):  # type: ignore[attr-defined]
             tail += part
             del tail[:-TAIL_BYTES]
+            unread += part[: max(TAIL_BYTES - len(unread), 0)]

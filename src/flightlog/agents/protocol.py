@@ -89,6 +89,9 @@ class HookSettings(Protocol):
     def project_settings(self, project: Path) -> Path:
         """Return the path of a project's settings that are this machine's own."""
 
+    def find_plugin(self, config_dir: Path) -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
+
 
 class Dialect(Protocol):
     """Decoders of a model API; a module can implement it."""

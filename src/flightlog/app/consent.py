@@ -10,8 +10,11 @@ from typing import Any
 from flightlog.agents.claude_code.hooks import project_settings_files
 from flightlog.dataset.state import find_collecting_root, row_sources
 from flightlog.lab import store
+from flightlog.lab.experiment.service import experiment_target
+from flightlog.lab.experiment.store import CONFIG as EXPERIMENT
+from flightlog.lab.experiment.tasks import tasks_target
 from flightlog.lab.service import run_target
-from flightlog.loop.service import plan_target
+from flightlog.loop.runner.session import plan_target
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.service import repository_settings
@@ -38,8 +41,12 @@ def find_target(runtime: Runtime, name: str) -> ConsentTarget:
         # A repository may have an unrelated config.yaml at its top.
         if (folder / store.CONFIG).is_file() and not (folder / ".git").exists():
             return run_target(runtime, folder, *store.read_config(folder))
+        if (folder / EXPERIMENT).is_file() and not (folder / ".git").exists():
+            return experiment_target(runtime, folder)
         if (folder / "plan.yaml").is_file() and (folder / "journal.jsonl").is_file():
             return plan_target(runtime, folder)
+    if path.is_file() and path.suffix in {".yaml", ".yml"}:
+        return tasks_target(runtime, path.resolve())
     if not path.is_dir():
         raise NotFound(
             f"no such directory, run or session: {name[:100]}", hint="flightlog trust DIRECTORY"

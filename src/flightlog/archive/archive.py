@@ -24,7 +24,7 @@ from flightlog.agents.recordings import (
     list_recorded_files,
 )
 from flightlog.archive.search import SearchIndex
-from flightlog.archive.session_values import SessionValueCache, report_progress
+from flightlog.archive.session_values import ReadBudget, SessionValueCache, report_progress
 from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.entries import Entry, SubagentInfo
 from flightlog.model.errors import Damage, Invalid, NotFound
@@ -87,9 +87,11 @@ def open_archive(runtime: Runtime) -> "Archive":
 class Archive:
     """The sessions in the agents' directories and in our own copies."""
 
-    def __init__(self, dirs: AgentDirs, home: str = "", index: str = "") -> None:
-        """Use the agents' own directories, the copies below `home` and its index."""
-        self._dirs = dirs
+    def __init__(
+        self, dirs: AgentDirs, home: str = "", index: str = "", files: FileListing | None = None
+    ) -> None:
+        """Use the agents' own directories, the copies below `home` and its index; or only `files`."""
+        self._dirs, self._files = dirs, files
         self._home = home
         self.index_path = Path(index or f"{home}/index.db") if home else None
         self._titles: dict[str, list[Entry]] = {}
@@ -173,7 +175,7 @@ class Archive:
             closing(SessionValueCache("summary", SessionSummary, self.index_path)) as cache,
             closing(SessionValueCache("own prompt", tuple[TurnCost, ...], self.index_path)) as own,
         ):
-            summaries = cache.iter_values(files, self._summarize_session)
+            summaries = cache.iter_values(files, self.summarize_session)
             for summary in report_progress(summaries, progress, len(files)):
                 row, name = usage_rows.get(summary.session), summary.session
                 if row is not None and row.responses < summary.steps:  # the others may be copies
@@ -190,30 +192,32 @@ class Archive:
         names = self.recordings if sessions is None else sessions
         files = {name: self.recordings[name].files for name in names if name in self.recordings}
         with closing(SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)) as cache:
-            edits = cache.iter_values(
-                files, lambda session: edits_of_session(self.read_session(session))
-            )
+            edits = cache.iter_values(files, lambda name: edits_of_session(self.read_session(name)))
             yield from report_progress(zip(files, edits, strict=True), progress, len(files))
 
-    def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
+    def count_secrets(
+        self, bytes_max: int | None = None, limit_s: float | None = None
+    ) -> dict[str, dict[str, int]]:
         """Return the number of secrets in each session, by rule, the session written last first.
 
-        Unchanged sessions come from the index. With `bytes_max`, no more sessions are scanned
-        after that many bytes; those that are not in the index are left out.
+        Unchanged sessions come from the index. Others are scanned as far as `bytes_max` and
+        `limit_s` allow: those that fit, or the shortest if none fits into `bytes_max`. 0 scans none.
         """
-        counts: dict[str, dict[str, int]] = {}
-        scanned = 0
+        files = {one.session: one.files for one in self._last_written_first}
+        budget = ReadBudget(bytes_max, limit_s)
         with closing(SessionValueCache("secrets", dict[str, int], self.index_path)) as cache:
-            for recording in self._last_written_first:
-                count = cache.get_if_current(recording.session, recording.files)
-                if count is None and (bytes_max is None or scanned < bytes_max):
-                    scanned += recording.size
-                    count = cache.get_or_compute(
-                        recording.session, recording.files, self._count_session_secrets
-                    )
-                if count is not None:
-                    counts[recording.session] = count
-        return counts
+            return dict(cache.iter_items(files, lambda names: self._scan_some(names, budget)))
+
+    def _scan_some(
+        self, sessions: list[str], budget: ReadBudget
+    ) -> Iterator[tuple[str, dict[str, int]]]:
+        sizes = {name: self.recordings[name].size for name in sessions}
+        for name, size in sizes.items():
+            if budget.take(size):
+                yield name, self.count_session_secrets(name)
+        if budget.bytes_max and not budget.read_bytes:
+            shortest = min(sessions, key=sizes.__getitem__)
+            yield shortest, self.count_session_secrets(shortest)
 
     def iter_file_entries(
         self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
@@ -252,8 +256,7 @@ class Archive:
     def find_entries(self, prefix: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that contain `words`, file by file."""
         for file in self.find_recording(prefix).files:
-            spans = list(find_lines(file.path, words))
-            yield from source_of(file.agent).entries_at(file.path, spans)
+            yield from source_of(file.agent).entries_at(file.path, find_lines(file.path, words))
 
     def follow_session(self, prefix: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
         """Yield the entries of a session, then those that are added while it runs.
@@ -301,23 +304,23 @@ class Archive:
 
     def file_state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Return path, size and modification time of a session's files as they are now."""
-        files = self.current_files(self.find_recording(session).session)
-        return tuple((file.path, file.size, file.changed_ns) for file in files)
+        name = self.find_recording(session).session
+        return tuple((file.path, file.size, file.changed_ns) for file in self.current_files(name))
 
     def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Return a session's files as they are now; subagents that started since are included."""
         recording = self.recordings[session]
-        main = [file for file in recording.files if not file.subagent] or recording.files[:1]
-        current = [file for one in main for file in recording.source.session_files(one)]
-        return tuple({file.path: file for file in current}.values()) or recording.files
+        current: dict[str, SessionFile] = {}
+        for file in sorted(recording.files, key=lambda file: bool(file.subagent)):
+            if file.path not in current:  # some subagents are in the directory of another project
+                current |= {one.path: one for one in recording.source.session_files(file)}
+        return tuple(current.values()) or recording.files
 
     def hook_folder(self, session: str) -> Path | None:
         """Return the directory of a session's hook log, if it can have one."""
-        is_possible = self._home and is_safe(session)
-        if not is_possible:
+        if not (self._home and is_safe(session)):
             return None
-        recording = self.recordings.get(session)
-        agent = recording.agent if recording else DEFAULT_AGENT
+        agent = getattr(self.recordings.get(session), "agent", DEFAULT_AGENT)
         return session_dir(self._home, agent, session)
 
     @functools.cached_property
@@ -326,25 +329,21 @@ class Archive:
 
     @functools.cached_property
     def _listing(self) -> FileListing:
-        return list_recorded_files(self._dirs, self._home)
+        return self._files or list_recorded_files(self._dirs, self._home)
 
     @property
     def _last_written_first(self) -> list[SessionFiles]:
-        return sorted(
-            self.recordings.values(),
-            key=lambda recording: (-recording.changed_ms, recording.session),
-        )
+        return sorted(self.recordings.values(), key=lambda one: (-one.changed_ms, one.session))
 
-    def _summarize_session(self, session: str) -> SessionSummary:
-        return replace(
-            self.read_outline(session).summary, modified_ms=self.recordings[session].changed_ms
-        )
+    def summarize_session(self, session: str) -> SessionSummary:
+        """Return the summary of a session, computed from its files."""
+        summary = self.read_outline(session).summary
+        return replace(summary, modified_ms=self.recordings[session].changed_ms)
 
     def _find_own_prompts(self, session: str) -> tuple[TurnCost, ...]:
         main = self.recordings[session].main
         copied = self.usage_pipeline.copied_message_ids(main) if main else frozenset()
-        prompt = find_own_prompt(self.read_session(session), copied)
-        return () if prompt is None else (prompt,)
+        return tuple(filter(None, [find_own_prompt(self.read_session(session), copied)]))
 
     def _fold_session(self, recording: SessionFiles) -> Session:
         hooks = read_session_hooks(self.hook_folder(recording.session))
@@ -368,11 +367,12 @@ class Archive:
             self._titles[folder] = list(source.titles(files))
         return self._titles[folder]
 
-    def _count_session_secrets(self, session: str) -> dict[str, int]:
+    def count_session_secrets(self, session: str) -> dict[str, int]:
+        """Return the number of secrets in a session, by rule."""
         from flightlog.privacy.scanner import secret_counts  # noqa: PLC0415 - compiling its rules is slow
 
-        files = self.recordings[session].files
-        return secret_counts(line for file in files for line in raw_lines(file.path, 0))
+        paths = (file.path for file in self.recordings[session].files)
+        return secret_counts(line for path in paths for line in raw_lines(path, 0))
 
 
 def _iter_added(

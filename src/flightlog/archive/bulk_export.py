@@ -33,7 +33,7 @@ from flightlog.model.errors import Conflict, FlightlogError, optional_import
 from flightlog.model.output_files import Redacted
 from flightlog.model.runtime import Job, Runtime
 from flightlog.model.session import Session, Step, ToolCall
-from flightlog.model.usage import Cost, CostSource, Usage, sum_costs, usage_fields
+from flightlog.model.usage import Cost, Usage, sum_costs, usage_fields
 from flightlog.privacy.service import find_private_in_files, make_redactor
 from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.views.session.timeline import iter_steps
@@ -43,9 +43,9 @@ _ADDRESS = "session subagent turn step message_id"
 # Columns of each table, in order. A column has the same type in every table; the others are text.
 COLUMNS = {
     "sessions": "session title cwd branch version entrypoint started_ms ended_ms turns steps tool_calls subagents"
-    f" models {_TOKENS} cost_usd cost_source is_lower_bound damage_count".split(),
+    f" models {_TOKENS} cost_usd cost_source is_lower_bound lacks_tokens damage_count".split(),
     "steps": f"{_ADDRESS} at_ms model stop_reason text thinking tools"
-    f" {_TOKENS} cost_usd cost_source is_lower_bound is_aborted".split(),
+    f" {_TOKENS} cost_usd cost_source is_lower_bound lacks_tokens is_aborted".split(),
     "tool_calls": f"{_ADDRESS} tool_call_id name input output is_error denial_reason started_ms ended_ms".split(),
 }
 _INTEGERS = frozenset(
@@ -53,7 +53,7 @@ _INTEGERS = frozenset(
 )
 _FLOATS, _BOOLEANS, _LISTS = (
     frozenset({"cost_usd"}),
-    frozenset({"is_aborted", "is_error", "is_lower_bound"}),
+    frozenset({"is_aborted", "is_error", "is_lower_bound", "lacks_tokens"}),
     frozenset({"models", "tools"}),
 )
 Row = dict[str, Any]
@@ -87,8 +87,7 @@ def build_rows(session: Session) -> dict[str, list[Row]]:
 
 
 def _session_row(session: Session, steps: list[Step]) -> Row:
-    known = all(step.cost_usd is not None for step in steps)
-    cost = sum_costs(step.cost for step in steps) if known else Cost(None, CostSource.UNKNOWN)
+    cost = sum_costs(step.cost for step in steps)
     return {
         "session": session.id,
         "title": session.heading,

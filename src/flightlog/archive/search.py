@@ -11,6 +11,7 @@ The first search builds the index. Snippets are read from the recordings, not fr
 
 import re
 import sqlite3
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -51,6 +52,10 @@ _PREFIX_CHARS_MIN = 3  # "te" begins a third of all words: 360 ms among 450,000 
 _COLUMNS = frozenset({"tool", "model", "file"})
 _FILTERS = frozenset({"project", "since", "cost", "agent"})
 _EXAMPLE = """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'"""
+# How an answer of our MCP server begins. It repeats recorded text, so its words are not indexed.
+OWN_ANSWER = "[flightlog mcp]"
+_ANSWER_CHARS = 400  # a client may put its own lines before an answer
+_ADDRESS_CHARS_MAX = 300  # two ids of at most 128 characters and two numbers
 PATIENCE_S = 20.0  # a first run over a large archive releases the write lock only between batches
 TRY_S = 1.0  # a background update gives up soon: another process is doing the same work
 
@@ -77,8 +82,13 @@ class SearchQuery(Struct, frozen=True):
         )
 
 
-def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
-    """Parse a query, or raise `Invalid` with an example; `read_time` parses `since:`."""
+def parse_query(
+    typed: str, read_time: Callable[[str], int], *, is_whole: bool = False
+) -> SearchQuery:
+    """Parse a query, or raise `Invalid` with an example; `read_time` parses `since:`.
+
+    With `is_whole` only a word that ends in `*` matches at its beginning.
+    """
     required: list[str] = []
     excluded: list[str] = []
     words: list[str] = []
@@ -99,7 +109,8 @@ def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
         column = key if key in _COLUMNS else ""
         if part["key"] and not column:
             text = f"{part['key']}:{text}"
-        expression = _index_expression(text, column, is_prefix=part["phrase"] is None)
+        is_prefix = part["phrase"] is None and (not is_whole or bool(column) or text[-1:] == "*")
+        expression = _index_expression(text, column, is_prefix=is_prefix)
         if expression:
             (excluded if part["minus"] else required).append(expression)
             words += [] if part["minus"] or column else [text.removesuffix("*")]
@@ -116,11 +127,16 @@ def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
 
 def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
     """Return the passage of `text` around the first of `words`, on one line."""
-    lower = text.lower()
-    positions = [position for word in words if (position := lower.find(word.lower())) >= 0]
-    start = max(0, min(positions, default=0) - width // 3)
+    start = find_passage(text, words, width)
     cut = " ".join(text[start : start + width].split())
     return ("…" if start else "") + cut + ("…" if start + width < len(text) else "")
+
+
+def find_passage(text: str, words: tuple[str, ...], width: int) -> int:
+    """Return where the passage of `width` characters around the first of `words` starts."""
+    lower = text.lower()
+    positions = [position for word in words if (position := lower.find(word.lower())) >= 0]
+    return max(0, min(positions, default=0) - width // 3)
 
 
 def _index_expression(text: str, column: str, *, is_prefix: bool) -> str:
@@ -175,39 +191,41 @@ def locate_results(
     archive: "Archive",
     results: Iterable[SearchResult],
     costs_usd: Mapping[str, float | None],
-    bytes_max: int | None = None,
+    read_bytes_max: int = sys.maxsize,
 ) -> list[SearchHit]:
     """Return hits with address and the cost of their session, from `costs_usd`.
 
-    The addresses of a session are cached in the index.
-
-    With `bytes_max`, longer sessions are not read: their hits have the address of the session.
+    The addresses of a session are cached in the index. To find others, at most `read_bytes_max`
+    are read; a hit in a session beyond that has the address of the session.
     """
-    addresses: dict[str, dict[str, str]] = {}
+    addresses: dict[str, str] = {}
     hits = []
-    with closing(SessionValueCache("addresses", dict[str, str], archive.index_path)) as cache:
+    # As one text: decoding a table of 100,000 addresses takes a tenth of a second.
+    with closing(SessionValueCache("address lines", str, archive.index_path)) as cache:
         for result in results:
             match, session = result.hit, result.hit.session
             # Another process may have added a session to the index since.
             recording = archive.recordings.get(session)
             if session not in addresses:
-                known = cache.get_if_current(session, recording.files) if recording else {}
-                if (
-                    recording
-                    and known is None
-                    and (bytes_max is None or recording.size <= bytes_max)
-                ):
+                known = cache.get_if_current(session, recording.files) if recording else ""
+                if recording and known is None and recording.size <= read_bytes_max:
+                    read_bytes_max -= recording.size
                     known = cache.get_or_compute(
-                        session,
-                        recording.files,
-                        lambda name: map_addresses(archive.read_session(name)),
+                        session, recording.files, lambda name: _list_addresses(archive, name)
                     )
-                addresses[session] = known or {}
-            address = addresses[session].get(match.uuid, session)
+                addresses[session] = known or ""
+            _, _, rest = addresses[session].partition(f"\n{match.uuid} ")
+            address = rest[:_ADDRESS_CHARS_MAX].partition("\n")[0] or session
             agent = recording.agent if recording else DEFAULT_AGENT
             facts = (match.project, match.at_ms or None, costs_usd.get(session), result.snippet)
             hits.append(SearchHit(address, session, *facts, agent))
     return hits
+
+
+def _list_addresses(archive: "Archive", session: str) -> str:
+    """Return a line for each record of a session: its id and its address."""
+    addresses = map_addresses(archive.read_session(session))
+    return "\n" + "".join(f"{uuid} {address}\n" for uuid, address in addresses.items())
 
 
 class SearchIndex:
@@ -278,9 +296,11 @@ class SearchIndex:
 
     def _restrict_sessions(self, query: SearchQuery) -> frozenset[str] | None:
         """Return the sessions of the query's agent and cost range; None means all."""
+        if query.matches_cost(None) and not query.agent:
+            return None
         own = frozenset(file.session for file in self._files if query.agent in {"", file.agent})
         if query.matches_cost(None):
-            return own if query.agent else None
+            return own
         pipeline = UsagePipeline(self._files, self._path)
         rows = pipeline.session_rows()
         pipeline.save()
@@ -292,4 +312,8 @@ class SearchIndex:
 
 
 def _read_records(file: SessionFile, start: int) -> RecordBatch:
-    return source_of(file.agent).index_records(file, start)
+    batch = source_of(file.agent).index_records(file, start)
+    for at, record in enumerate(batch.records):
+        if OWN_ANSWER in record.output[:_ANSWER_CHARS]:
+            batch.records[at] = record._replace(output="")
+    return batch

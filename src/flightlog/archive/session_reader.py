@@ -5,6 +5,7 @@ read again and kept whole, without its long texts. If a file was rewritten, all 
 """
 
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,14 +14,16 @@ from msgspec.structs import replace
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.files import JOURNAL
 from flightlog.agents.claude_code.hooks import HookReader
-from flightlog.archive.archive import LONG_BYTES, Archive
+from flightlog.archive.archive import LONG_BYTES, Archive, SessionFiles
 from flightlog.model.entries import Entry, SubagentInfo, ToolHook
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, SessionFile
+from flightlog.model.usage import UsageRow
 from flightlog.sources.hook_log import follow_hook_records, read_new_hook_records
 from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import TRANSCRIPT
-from flightlog.store.recordings.reader import is_virtual
+from flightlog.store.recordings.reader import is_virtual, open_reader
+from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.outline import SessionOutline
@@ -39,6 +42,37 @@ def read_session_folder(folder: Path, session: str, agent: str) -> Session | Non
     files = list_session_folder(folder, session)
     items = (item for file in files for item in source_of(file.agent).entries(file))
     return fold_session(session, agent, price, items) if files else None
+
+
+def read_own_usage(archive: Archive, session: str) -> UsageRow | None:
+    """Return a session's usage as it is now, without responses copied from another session.
+
+    The pipeline is its own: pages call this in several threads, and the archive's may be older.
+    """
+    files = [
+        file
+        for name, recording in archive.recordings.items()
+        for file in (archive.current_files(name) if name == session else recording.files)
+    ]
+    pipeline = UsagePipeline(files, archive.index_path)
+    row = pipeline.session_rows({session}).get(session)
+    pipeline.save()
+    return row
+
+
+def iter_last_entries(recording: SessionFiles, bytes_max: int) -> Iterator[Entry]:
+    """Yield the entries in the last bytes of a session's main thread, oldest first."""
+    file = recording.main
+    if file is None:
+        return
+    start = 0
+    if file.size > bytes_max and not is_virtual(file.path):
+        with closing(open_reader(file.path)) as reader:
+            tail = reader.read(file.size - bytes_max, bytes_max)
+        start = file.size - bytes_max + tail.find(b"\n") + 1
+    for item in source_of(file.agent).entries(file, start):
+        if isinstance(item, Entry):
+            yield item
 
 
 def _describe_file(path: Path, session: str) -> SessionFile:

@@ -1,6 +1,7 @@
 """Values computed from whole sessions, cached in the index until a file of the session changes."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,10 +22,30 @@ from flightlog.store.index.files import (
 from flightlog.usage.prices import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
-MADE_BY = f"{__version__} 4 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 5 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+BYTES_PER_S_FIRST = 8 << 20  # half of what one core scans for secrets, before it is measured
 _BATCH = 64  # values per transaction: an interrupted run loses few, a long one commits seldom
 
 T = TypeVar("T")
+
+
+class ReadBudget:
+    """How much may still be read: bytes, and seconds at the speed so far."""
+
+    def __init__(self, bytes_max: int | None = None, limit_s: float | None = None) -> None:
+        """Start the clock; None is no limit."""
+        self.bytes_max, self._limit_s = bytes_max, limit_s
+        self._began, self.read_bytes = time.monotonic(), 0
+
+    def take(self, size: int) -> bool:
+        """Return whether `size` more bytes can be read; if so they count as read."""
+        is_small = self.bytes_max is None or self.read_bytes + size <= self.bytes_max
+        if self._limit_s is not None:
+            spent_s = time.monotonic() - self._began
+            speed = max(self.read_bytes / spent_s, 1.0) if self.read_bytes else BYTES_PER_S_FIRST
+            is_small = is_small and spent_s + size / speed < self._limit_s
+        self.read_bytes += size if is_small else 0
+        return is_small
 
 
 class SessionValueCache(Generic[T]):
@@ -36,24 +57,49 @@ class SessionValueCache(Generic[T]):
         self._index = Index(index, VALUES_SCHEMA)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
+        self._rows: list[tuple[str, int, bytes]] = []
 
     def iter_values(
         self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]
     ) -> Iterator[T]:
         """Yield every session's value in the order given; `make` computes those that changed."""
         stored = self._index.query(lambda database: load_values(database, self._kind))
-        fresh: list[tuple[str, int, bytes]] = []
         for session, files in sessions.items():
             stamp = file_stamp(files, MADE_BY)
             value = self._decode_if_current(stored.get(session), stamp)
             if value is None:
                 value = make(session)
-                fresh.append((session, stamp, self._encode(value)))
-                if len(fresh) >= _BATCH:
-                    self._store_rows(fresh)
-                    fresh = []
+                self._add_row(session, stamp, value)
             yield value
-        self._store_rows(fresh)
+        self._store_rows()
+
+    def iter_computed(
+        self,
+        sessions: Mapping[str, Iterable[SessionFile]],
+        make_all: Callable[[list[str]], Iterable[tuple[str, T]]],
+    ) -> Iterator[T]:
+        """Yield every session's value; `make_all` computes all that changed, in any order."""
+        yield from (value for _, value in self.iter_items(sessions, make_all))
+
+    def iter_items(
+        self,
+        sessions: Mapping[str, Iterable[SessionFile]],
+        make_all: Callable[[list[str]], Iterable[tuple[str, T]]],
+    ) -> Iterator[tuple[str, T]]:
+        """Yield every session with its value; one that `make_all` leaves out is left out."""
+        stored = self._index.query(lambda database: load_values(database, self._kind))
+        stamps = {session: file_stamp(files, MADE_BY) for session, files in sessions.items()}
+        values = {
+            session: self._decode_if_current(stored.get(session), stamp)
+            for session, stamp in stamps.items()
+        }
+        stored.clear()
+        stale = [session for session, value in values.items() if value is None]
+        for session, value in make_all(stale) if stale else ():
+            values[session] = value
+            self._add_row(session, stamps[session], value)
+        self._store_rows()
+        yield from ((session, value) for session, value in values.items() if value is not None)
 
     def get_or_compute(
         self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]
@@ -63,7 +109,8 @@ class SessionValueCache(Generic[T]):
         value = self.get_if_current(session, files)
         if value is None:
             value = make(session)
-            self._store_rows([(session, file_stamp(files, MADE_BY), self._encode(value))])
+            self._add_row(session, file_stamp(files, MADE_BY), value)
+            self._store_rows()
         return value
 
     def get_if_current(self, session: str, files: Iterable[SessionFile]) -> T | None:
@@ -83,7 +130,13 @@ class SessionValueCache(Generic[T]):
         except msgspec.MsgspecError:
             return None
 
-    def _store_rows(self, rows: list[tuple[str, int, bytes]]) -> None:
+    def _add_row(self, session: str, stamp: int, value: T) -> None:
+        self._rows.append((session, stamp, self._encode(value)))
+        if len(self._rows) >= _BATCH:
+            self._store_rows()
+
+    def _store_rows(self) -> None:
+        rows, self._rows = self._rows, []
         if rows:
             with suppress(sqlite3.Error):  # without the cache the next call computes them again
                 store_values(self._index.database, self._kind, rows)

@@ -21,7 +21,9 @@ from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.directories import ensure_writable
 from flightlog.store.files import replace_file
-from flightlog.store.git.snapshots import SnapshotDirs, open_trees
+from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.store.git.snapshots import open_trees
+from flightlog.store.git.worktree import SnapshotDirs
 from flightlog.store.jsonl import append_line, read_together
 from flightlog.store.recordings.adoption import session_dir
 
@@ -80,8 +82,11 @@ def save_tree(
     """Save the tree below `root` as a snapshot of a session."""
     ensure_writable(Path(runtime.data_dir))
     folder = _session_folder(runtime, check_id(session))
-    dirs = SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path)
-    tree = open_trees(dirs, now=runtime.clock.now_s).save_snapshot(f"_hook_{time.time_ns()}")
+    outer = find_outer_git_dir(root)
+    dirs = SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path, outer)
+    trees = open_trees(dirs, now=runtime.clock.now_s)
+    tree = trees.save_snapshot(f"_hook_{time.time_ns()}")
+    trees.keep_tables()
     snapshot = TrackedSnapshot(tree.name, runtime.clock.now_ms(), str(root), call_id, subagent)
     append_line(folder / SNAPSHOTS, msgspec.json.encode(snapshot))
     return snapshot

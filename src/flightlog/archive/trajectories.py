@@ -85,6 +85,25 @@ def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport
     return reports
 
 
+def read_main_trajectories(path: Path) -> Iterator[tuple[Path, list[Any]]]:
+    """Yield each trajectory at or below `path` with those of its subagents, embedded or beside it."""
+    documents = _read_documents(path)
+    linked = {target for item in documents.items() for target in _subagent_documents(*item)}
+    for file, document in documents.items():
+        if file.resolve() not in linked or len(documents) == 1:
+            whole = _with_subagents(file, document) if isinstance(document, dict) else [document]
+            embedded = [inner for outer in whole for inner in _embedded_documents(outer)]
+            yield file, [*whole, *embedded]
+
+
+def _embedded_documents(document: Any) -> Iterator[Any]:
+    for _, inner in iter_dicts(
+        document if isinstance(document, dict) else {}, "subagent_trajectories"
+    ):
+        yield inner
+        yield from _embedded_documents(inner)
+
+
 def _has_file(folder: Path) -> Callable[[str], bool]:
     return lambda name: (folder / name).is_file()
 

@@ -48,11 +48,11 @@ def tracked_group() -> None:
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""
+    if from_hook and sys.stdin and not sys.stdin.isatty() and recorder.main(["--project"]):
+        return  # before the imports: the agent waits for them too
     from flightlog.cli.dataset_output import print_compaction, print_sync_notes
     from flightlog.dataset import service, state
 
-    if from_hook and sys.stdin and not sys.stdin.isatty() and recorder.main(["--project"]):
-        return
     runtime = open_runtime()
     location, is_off = service.locate_dataset(runtime), state.report_if_off(runtime)
     if commits:

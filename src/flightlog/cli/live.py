@@ -1,23 +1,13 @@
 """`flightlog live` and `flightlog watch`."""
 
-import contextlib
-import os
-import select
 import sys
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import format_examples, json_option, print_json, print_table
 from flightlog.model.errors import Invalid
-from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert, pluralize
-
-CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 @click.group(
@@ -44,8 +34,10 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
 
     Reads the agent's payload from stdin; at a terminal it uses the session seen last.
     """
+    from flightlog.live.layout import check_template
     from flightlog.live.service import preview_status_line
 
+    check_template(template, "--template")
     payload = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
     preview = preview_status_line(
         open_runtime(), payload, width, template, color=sys.stdout.isatty()
@@ -215,7 +207,11 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option("With --once: print the state as JSON.")
 def watch(every: float, *, once: bool, as_json: bool) -> None:
-    """Watch running sessions, costs and problems. Press q to quit."""
+    """Watch running sessions, costs and problems.
+
+    Sessions that need you come first. Press ? for the keys, q to quit. Without a terminal, the
+    dashboard is printed once.
+    """
     if as_json and not once:
         raise Invalid("--json needs --once", hint="flightlog watch --once --json")
     runtime = open_runtime()
@@ -224,69 +220,6 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
 
         print_dashboard(runtime, as_json=as_json)
         return
-    with _full_screen():
-        while True:
-            size = os.get_terminal_size()
-            _draw_screen(_dashboard_lines(runtime, size.columns, size.lines), size.lines)
-            if _wait_for_quit(every):
-                return
+    from flightlog.cli.watch import WatchApp
 
-
-def paint_lines(lines: Sequence[Any], *, color: bool) -> list[str]:
-    """Return the lines as text, with ANSI colors if `color`."""
-    return [
-        f"\x1b[{CODES[line.color]}m{line.text}\x1b[0m"
-        if color and line.color and line.text
-        else line.text
-        for line in lines
-    ]
-
-
-def _dashboard_lines(runtime: Runtime, width: int, height: int) -> Sequence[Any]:
-    from flightlog.live.dashboard import TerminalSize, dashboard_lines
-    from flightlog.live.observe import list_recent
-    from flightlog.live.service import watch_here
-
-    size = TerminalSize(width, height - 1, runtime.zone, runtime.clock.now_ms())
-    return dashboard_lines(watch_here(runtime), size, list_recent(runtime))
-
-
-def _draw_screen(lines: Sequence[Any], height: int) -> None:
-    """Overwrite the screen line by line; clearing it first would flicker on a slow connection."""
-    shown = paint_lines(lines, color=not os.environ.get("NO_COLOR"))[: height - 1]
-    foot = "\x1b[2mq quits\x1b[0m" if not os.environ.get("NO_COLOR") else "q quits"
-    body = "".join(f"{line}\x1b[K\r\n" for line in shown)
-    sys.stdout.write(f"\x1b[H{body}{foot}\x1b[K\x1b[J")
-    sys.stdout.flush()
-
-
-@contextlib.contextmanager
-def _full_screen() -> Iterator[None]:
-    """Enter the alternate screen with unbuffered keys; restore the terminal in any case."""
-    import termios
-    import tty
-
-    stdin_fd = sys.stdin.fileno() if sys.stdin.isatty() else -1
-    saved_mode = termios.tcgetattr(stdin_fd) if stdin_fd >= 0 else None
-    try:
-        if stdin_fd >= 0:
-            tty.setcbreak(stdin_fd)
-        sys.stdout.write(_ENTER)
-        yield
-    finally:
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
-        if saved_mode is not None:
-            termios.tcsetattr(stdin_fd, termios.TCSADRAIN, saved_mode)
-
-
-def _wait_for_quit(seconds: float) -> bool:
-    """Wait for q or Ctrl-C; other keys, also arrows and Esc, change nothing."""
-    keyboard = [sys.stdin] if sys.stdin.isatty() else []
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        if select.select(keyboard, [], [], left)[0]:
-            keys = os.read(sys.stdin.fileno(), 64)  # an arrow is several bytes, and begins with Esc
-            if not keys or (not keys.startswith(b"\x1b") and set(keys) & set(b"qQ\x03")):
-                return True
-    return False
+    WatchApp(runtime, every).run()

@@ -40,13 +40,25 @@ COMMANDS = {
     "settle": ("flightlog.cli.overview", "settle", "Archive new session data, update the index."),
     "config": ("flightlog.cli.setup", "config", "Show the settings and where each comes from."),
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, redact and guard private data."),
-    "trust": ("flightlog.cli.setup", "trust", "Allow what a repository, run or plan may do."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository, run or plan may do."),
+    "help": ("flightlog.cli.overview", "help_", "Explain a command, or all symbols."),
     "completion": ("flightlog.cli.completion", "completion", "Print the shell completion script."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count, export sessions."),
+    "cache": (
+        "flightlog.cli.session.analysis",
+        "cache",
+        "Show cache misses, their causes and cost.",
+    ),
+    "context": (
+        "flightlog.cli.session.analysis",
+        "context",
+        "Show what filled the context and its cost.",
+    ),
     "trace": ("flightlog.cli.trace", "trace", "Follow links between sessions, commits, rows."),
     "blame": ("flightlog.cli.trace", "blame", "Show which prompt wrote a line."),
     "serve": ("flightlog.web.commands", "serve", "Browse sessions in a local web page."),
     "share": ("flightlog.web.commands", "share", "Write a session as one redacted HTML page."),
+    "mcp": ("flightlog.mcp.server", "mcp", "Answer a coding agent's questions (MCP)."),
     "live": ("flightlog.cli.live", "live", "Show running sessions, profiles and costs."),
     "loop": ("flightlog.cli.loop", "loop", "Run a plan unattended (also ralph-runtime)."),
     "lab": ("flightlog.cli.lab", "lab", "Experiment on sessions (also harness)."),
@@ -112,6 +124,7 @@ def cli(*, debug: bool, samples: bool) -> None:
 def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
     """Run `command` and return its exit code; print every error in the same form."""
     try:
+        _restore_killed_runs(args)
         result = command.main(args=list(args), prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -136,10 +149,31 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _restore_killed_runs(args: Sequence[str]) -> None:
+    """Restore the directories of runs that were killed while they worked in place.
+
+    `doctor` only reports such runs. Usually there is none, which costs one look.
+    """
+    if {"doctor", "--help", "-h"} & set(args[:3]):
+        return
+    from flightlog.hooks.writer import find_data_dir
+
+    if not os.path.isdir(os.path.join(find_data_dir(os.environ), "in-place")):  # noqa: PTH112, PTH118 - help does not load pathlib
+        return
+    from flightlog.app.runtime import open_runtime
+    from flightlog.lab.replay.restore import list_unrestored, restore_killed_runs
+    from flightlog.lab.service import prepare_run
+
+    runtime = open_runtime()
+    for runs_dir in sorted({path.parent for path in list_unrestored(runtime)}):
+        for message in restore_killed_runs(runs_dir, prepare_run(runtime, lambda *_: None)):
+            click.echo(make_inert(message), err=True)
+
+
 def _report_error(name: str, error: FlightlogError) -> int:
     """Print an error and return its exit code, or 0 if the user gave the missing consent."""
     if isinstance(error, ConsentNeeded):
-        from flightlog.cli.setup import ask_consent
+        from flightlog.cli.trust import ask_consent
 
         if ask_consent(error):
             return 0

@@ -11,7 +11,7 @@ from flightlog.agents import agent_names
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
-from flightlog.model.text import make_inert, one_line
+from flightlog.model.text import make_inert, one_line, parse_range
 
 ON = click.option(
     "--on", default="local", show_default=True, metavar="EXECUTOR",
@@ -35,22 +35,40 @@ AGENT = click.option(
     "--agent", default="", metavar="NAME", callback=_check_agent,
     help="Only sessions of this agent: claude-code, codex …",
 )  # fmt: skip
+_TIMES = "2026-11-01, 2026-11-01T13:00, 7d or 12h ago"
+_SINCE = click.option("--since", default="", metavar="TIME", help=f"From this time on: {_TIMES}.")
+_UNTIL = click.option(
+    "--until", default="", metavar="TIME", help="Up to this time, written alike; a day is included."
+)
+
+
+def range_options(command: Any) -> Any:
+    """Add the options of a time range, which have one grammar in all commands."""
+    return _add_options(command, (_SINCE, _UNTIL))
+
+
+def read_range(since: str, until: str, zone: tzinfo | None = None) -> tuple[int, int]:
+    """Return start and end of the range in milliseconds; the end is open."""
+    runtime = open_runtime()
+    return parse_range(since, until, runtime.clock.now_ms(), zone or runtime.zone)
+
+
 SESSION = click.option(
     "--session", "written", required=True, help="Loop session: a number, full name or directory."
 )
 
 
 def _sweep_runs_dir(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
-    """Restore the files that a killed replay left changed; usually there are none."""
+    """Restore the files that a killed run left changed; usually there are none."""
     from flightlog.store.files import contained_in_project
 
     runtime = open_runtime()
     contained_in_project(runtime, runs_dir)
     if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
-        from flightlog.lab.replay.restore import restore_killed_replays
+        from flightlog.lab.replay.restore import restore_killed_runs
         from flightlog.lab.service import prepare_run
 
-        for message in restore_killed_replays(runs_dir, prepare_run(runtime, lambda *_: None)):
+        for message in restore_killed_runs(runs_dir, prepare_run(runtime, lambda *_: None)):
             click.echo(make_inert(message), err=True)
     return runs_dir
 

@@ -5,44 +5,59 @@ import gc
 import json
 import os
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from flightlog.model.text import describe_redaction, make_inert, one_line, spell_commands
+from flightlog.views.table_text import TableLayout, lay_out_table
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from flightlog.archive.search import SearchHit
     from flightlog.model.output_files import Redacted
-    from flightlog.views.transcript import TranscriptLine
+    from flightlog.views.session.outline import SessionSummary
 
 
 T = TypeVar("T")
 QUIET_S = 0.5  # shorter work shows no progress line, which would only flicker
 PIPE_COLUMNS = 140  # wide enough for a session title; a pipe has no width of its own
-_STYLES: dict[str, dict[str, str | bool]] = {
-    "TITLE": {"bold": True},
-    "FACT": {"dim": True},
-    "TURN": {"fg": "green", "bold": True},
-    "PROMPT": {"bold": True},
-    "STEP": {"dim": True},
-    "THINKING": {"dim": True, "italic": True},
-    "CALL": {"fg": "cyan"},
-    "FAILURE": {"fg": "red"},
-    "NOTE": {"fg": "yellow"},
-    "LANE": {"fg": "magenta"},
+# Of a session, its id, when it was, what it cost and how it began are shown at any width.
+_SESSION_LAYOUT = TableLayout(
+    right=(2, 3, 4, 5), dropped=(3, 4, 2, 6, 7), least={1: 10, 6: 6, 7: 8, 8: 20}
+)
+_COLORS: dict[str, dict[str, str | bool]] = {
+    "red": {"fg": "red"},
+    "yellow": {"fg": "yellow"},
+    "green": {"fg": "green"},
+    "dim": {"dim": True},
+    "bold": {"bold": True},
+    "alert": {"fg": "yellow", "bold": True, "reverse": True},
 }
 
 
 def json_option(help_text: str = "Print the result as JSON.") -> Callable[[Any], Any]:
     """Return the `--json` option that every command has; `help_text` says what it prints."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def terminal_width() -> int:
+    """Return the columns of the terminal; a pipe gets a fixed number."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
+
+
+def style_text(text: str, color: str) -> str:
+    """Return inert `text` in one of our colors, if stdout shows colors."""
+    if not text or color not in _COLORS or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, **_COLORS[color])  # type: ignore[arg-type]
 
 
 def read_only(command: Callable[..., T]) -> Callable[..., T]:
@@ -76,15 +91,42 @@ def print_json(value: Any) -> None:
     click.echo(as_json(value))
 
 
-def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo") -> None:
-    """Print step, time, project and cost of each hit, and the passage."""
-    from flightlog.model.addresses import unique_prefixes
+def print_sessions(
+    summaries: "Sequence[SessionSummary]",
+    zone: "tzinfo",
+    names: dict[str, str],
+    *,
+    with_agent: bool,
+) -> None:
+    """Print a table of sessions; `names` are the shortest ids that are unique."""
+    from flightlog.model.usage import format_cost, format_tokens
+    from flightlog.views.transcript import format_timestamp
+
+    rows = []
+    for summary in summaries:
+        when = format_timestamp(summary.ended_ms, zone, "%Y-%m-%d %H:%M")
+        tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
+        counts = (str(summary.turns), str(summary.steps), tokens, format_cost(summary.cost))
+        title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
+        damage = "(damaged) " if summary.damage_count else ""
+        agent = summary.agent if with_agent else ""
+        project = PurePath(summary.project).name
+        rows.append((names[summary.session], when, *counts, agent, project, damage + title))
+    heads = ("session", "last active", "turns", "steps", "tokens", "cost", "agent")
+    print_rows((*heads, "project", "title"), rows, _SESSION_LAYOUT)
+
+
+def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo", sessions: "Iterable[str]") -> None:
+    """Print step, time, project and cost of each hit, and the passage.
+
+    Ids are as short as they are unique among all `sessions`.
+    """
+    from flightlog.model.addresses import short_address, unique_prefixes
     from flightlog.model.usage import Cost, CostSource, format_cost
     from flightlog.views.transcript import format_timestamp
-    from flightlog.views.transcript_formats import short_address
 
     shown = list(hits)
-    names = unique_prefixes(hit.session for hit in shown)
+    names = unique_prefixes((hit.session for hit in shown), among=sessions)
     for hit in shown:
         step = short_address(hit.address) if hit.address != hit.session else ""
         when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
@@ -147,6 +189,14 @@ def _spell_parameter(parameter: click.Parameter, value: object) -> list[str]:
 def print_outcome(outcome: Any, line: str, *, as_json: bool) -> None:
     """Print `outcome` as JSON on stdout, or `line` for a person on stderr."""
     print_json(outcome) if as_json else click.echo(spell_hint(line), err=True)
+
+
+def print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], layout: TableLayout) -> None:
+    """Print one line per row, as wide as the terminal; less important columns are left out."""
+    head, *lines = lay_out_table([heads, *rows], layout, terminal_width())
+    click.echo(style_text(head, "bold"))
+    for line in lines:
+        click.echo(line)
 
 
 def print_table(
@@ -228,15 +278,6 @@ class Progress:
             click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def print_story(lines: "Iterable[TranscriptLine]") -> None:
-    """Print a transcript; click drops the colors when stdout is not a terminal."""
-    from flightlog.views.transcript_formats import text_lines
-
-    for line in lines:
-        for text in text_lines(line):
-            click.secho(text, **_STYLES.get(line.kind.name, {}))  # type: ignore[arg-type]
-
-
 def redaction_fields(redacted: "Redacted[Any] | None") -> dict[str, Any]:
     """Return the JSON fields of a redaction; `None` means that nothing was redacted."""
     if redacted is None:
@@ -251,5 +292,5 @@ def print_redaction(fields: Mapping[str, Any], session: str = "--all") -> None:
         click.echo(f"{summary}; review it before you share it", err=True)
     else:
         command = f"flightlog session export {session} --redact"
-        line = f"not redacted, may contain secrets and personal data; before sharing: {command}"
+        line = f"complete and not redacted, may contain secrets and personal data; before sharing: {command}"
         click.echo(spell_hint(line), err=True)

@@ -12,21 +12,26 @@ from flightlog.cli.output import (
     Progress,
     format_examples,
     json_option,
+    name_program,
     print_json,
-    print_story,
     print_table,
+    style_text,
+    terminal_width,
 )
-from flightlog.model.text import format_age, make_inert, pluralize
+from flightlog.model.text import fit_cells, format_age, make_inert, pluralize
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from flightlog.live.collector import LiveState
     from flightlog.model.runtime import Runtime
     from flightlog.recorder.overview import RecordingStatus
     from flightlog.recorder.settle import SettleReport
     from flightlog.setup.init import UninstallPlan
-    from flightlog.views.overview import Overview
+
+
+_NO_SESSIONS = """\
+No sessions on this machine yet. These are samples, recorded with Claude Code.
+To see a session made now: flightlog demo
+"""
 
 
 @click.group(
@@ -41,12 +46,15 @@ def demo(context: click.Context, *, as_json: bool) -> None:
         return
     from datetime import UTC
 
-    from flightlog.cli.usage import print_usage
+    from flightlog.analysis.findings import describe_finding
+    from flightlog.analysis.findings.rank import find_findings
+    from flightlog.cli.session.story import print_story
+    from flightlog.cli.session.usage import print_usage
+    from flightlog.model.addresses import short_address
     from flightlog.model.usage import Breakdown
     from flightlog.setup.demo import SEARCHED, perform_demo
     from flightlog.usage.report_json import report_json
     from flightlog.views.transcript import RenderOptions, render_session
-    from flightlog.views.transcript_formats import short_address
 
     click.echo(
         "running a scripted agent in a temporary directory; your files are not touched", err=True
@@ -64,7 +72,9 @@ def demo(context: click.Context, *, as_json: bool) -> None:
             }
         )
         return
-    print_story(render_session(session, RenderOptions(runtime.zone)))
+    findings = tuple(map(describe_finding, find_findings(session)))
+    options = RenderOptions(runtime.zone, program="", findings=findings)
+    print_story(render_session(session, options))
     click.echo()
     print_usage(report)
     comparison = "identical" if performance.is_same_from_archive else "NOT identical"
@@ -206,18 +216,13 @@ def print_dashboard(runtime: "Runtime", *, as_json: bool) -> None:
 
 def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
     """Print the dashboard, as wide as the terminal."""
-    import os
-    import shutil
-
-    from flightlog.cli.live import paint_lines
-    from flightlog.live.dashboard import TerminalSize, dashboard_lines
+    from flightlog.live.dashboard import build_dashboard
+    from flightlog.live.dashboard_text import TextStyle, dashboard_lines
     from flightlog.live.observe import list_recent
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    size = TerminalSize(width, 0, runtime.zone, runtime.clock.now_ms())
-    for line in paint_lines(dashboard_lines(lives, size, list_recent(runtime)), color=color):
-        click.echo(line)
+    board = build_dashboard(lives, list_recent(runtime), runtime.clock.now_ms())
+    for line in dashboard_lines(board, TextStyle(terminal_width(), runtime.zone)):
+        click.echo(style_text(line.text, line.color))
 
 
 def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
@@ -230,53 +235,68 @@ def live_json(runtime: "Runtime", live: "LiveState") -> dict[str, Any]:
 
 
 @click.command(epilog="Example: flightlog up")
-@click.option(
-    "--serve/--no-serve",
-    default=None,
-    help="Open the web pages afterwards (default on a terminal).",
-)
 @json_option("Print all figures as JSON.")
-@click.pass_context
-def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
-    """Summarize your sessions and suggest commands."""
-    from flightlog.recorder.overview import build_overview
+def up(*, as_json: bool) -> None:
+    """Summarize your sessions and suggest commands.
+
+    Facts appear as they become known; the search for secrets comes last and takes 3 seconds at
+    most. Without sessions, the samples are summarized.
+    """
+    from flightlog.recorder.overview import build_overview, iter_overview
+    from flightlog.views.overview import iter_facts
 
     runtime = open_runtime()
     progress = Progress("reading sessions")
-    overview = build_overview(runtime, progress)
-    progress.close()
-    print_json(overview) if as_json else _print_overview(overview, runtime.zone)
-    interactive = sys.stdout.isatty() and sys.stdin.isatty() and not as_json
-    if serve or (serve is None and interactive):
-        _open_pages(context, asked_for=bool(serve))
+    if as_json:
+        print_json(build_overview(runtime, progress))
+        progress.close()
+        return
+    for number, (stage, overview) in enumerate(iter_overview(runtime, progress)):
+        progress.close()
+        if overview.is_sample and number == 0:
+            click.echo(_NO_SESSIONS)
+        for fact in iter_facts(overview, runtime.zone, [stage]):
+            _print_fact(fact.text, fact.next_command)
+        sys.stdout.flush()
+    _print_fact("all of it as pages in your browser", f"{name_program()} serve")
 
 
-def _open_pages(context: click.Context, *, asked_for: bool) -> None:
-    """Open the web pages; if they are not installed, raise only with an explicit --serve."""
-    from flightlog.model.errors import Unavailable
+def _print_fact(text: str, next_command: str) -> None:
+    click.echo(make_inert(text))
+    click.secho(f"    {make_inert(next_command)}", fg="cyan")
 
+
+@click.command(
+    "help", epilog=format_examples("flightlog help symbols", "flightlog help session list")
+)
+@click.argument("words", nargs=-1, metavar="[symbols | COMMAND]...")
+@json_option("Print the symbols as JSON.")
+@click.pass_context
+def help_(context: click.Context, words: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain a command, or all symbols.
+
+    `help symbols` lists every symbol that commands print. Otherwise the same as COMMAND --help.
+    """
+    from flightlog.views.symbols import SYMBOLS
+
+    if as_json:
+        print_json(SYMBOLS)
+        return
+    if words == ("symbols",):
+        for place, symbols in SYMBOLS.items():
+            click.echo(style_text(place, "bold"))
+            for symbol, meaning in symbols.items():
+                click.echo(f"  {fit_cells(symbol, 20)} {meaning}")
+        return
     assert context.parent is not None
-    group = context.parent.command
-    assert isinstance(group, click.Group)
-    pages = group.get_command(context.parent, "serve")
-    assert pages is not None
-    try:
-        context.invoke(pages, port=0, no_open=False, read_only=False)
-    except Unavailable:
-        if asked_for:
-            raise
-
-
-def _print_overview(overview: "Overview", zone: "tzinfo") -> None:
-    from flightlog.views.overview import iter_facts
-
-    if overview.is_sample:
-        click.echo(
-            "No sessions on this machine yet. These are samples, recorded with Claude Code.\n"
-        )
-    for fact in iter_facts(overview, zone):
-        click.echo(make_inert(fact.text))
-        click.secho(f"    {make_inert(fact.next_command)}", fg="cyan")
+    command: click.Command = context.parent.command
+    parent = context.parent
+    for word in words:
+        found = command.get_command(parent, word) if isinstance(command, click.Group) else None
+        if found is None:
+            raise click.UsageError(f"No such command '{word}'.", parent)
+        command, parent = found, click.Context(found, info_name=word, parent=parent)
+    click.echo(command.get_help(parent))
 
 
 @click.command(

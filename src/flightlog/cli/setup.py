@@ -1,4 +1,4 @@
-"""`flightlog init`, `doctor`, `config` and `trust`."""
+"""`flightlog init`, `doctor` and `config`."""
 
 import json
 import sys
@@ -21,12 +21,14 @@ from flightlog.cli.output import (
     print_table,
     repeat_command,
 )
-from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import make_inert, pluralize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flightlog.model.runtime import ConfigValue
     from flightlog.setup.doctor import ArchiveVerification
     from flightlog.setup.init import InitRequest
     from flightlog.setup.install import SettingsChange
@@ -45,6 +47,7 @@ def show(*, origin: bool, as_json: bool) -> None:
     from flightlog.app.config import SETTINGS
 
     values = open_runtime().config
+    _check_template(values)
     if as_json:
         print_json(list(values.values()))
         return
@@ -59,6 +62,13 @@ def show(*, origin: bool, as_json: bool) -> None:
         for setting in SETTINGS
     ]
     print_table(heads, rows)
+
+
+def _check_template(values: "Mapping[str, ConfigValue]") -> None:
+    from flightlog.live.layout import check_template
+
+    template = values["statusline.template"]
+    check_template(str(template.value), template.origin)
 
 
 @click.command(epilog=format_examples("flightlog doctor --json", "flightlog doctor --verify"))
@@ -189,6 +199,7 @@ def init(
     runtime, options = open_runtime(), InitFlags(**flags)
     if not options.remove:
         ensure_writable(Path(runtime.data_dir))
+        _check_template(runtime.config)
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     codes = [
         _init_agent(runtime, replace(request, agent=name), options)
@@ -215,7 +226,13 @@ class InitFlags(NamedTuple):
 
 def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> int:
     """Register the hook with one agent, or remove it; return the exit code."""
-    from flightlog.setup.init import find_hook_settings, plan_change, plan_removal, wants_guard
+    from flightlog.setup.init import (
+        find_hook_settings,
+        find_plugin,
+        plan_change,
+        plan_removal,
+        wants_guard,
+    )
     from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
 
     remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
@@ -249,6 +266,9 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
+    if not as_json and (command := find_plugin(runtime, request)):
+        now = "records from now on" if remove else "ends at once while this hook is registered"
+        click.echo(f"the plugin's own hook {now}; to remove it: {command}", err=True)
     if written and not (remove or is_default):
         click.echo(f"{label} asks you to trust the hook before it runs it", err=True)
     return 0 if agreed else 1
@@ -311,77 +331,3 @@ def _print_change(wanted: "SettingsChange | None", backup: Path | None, *, writt
         click.echo("written; it applies to sessions started from now on", err=True)
     elif wanted and wanted.is_needed:
         click.echo("nothing was written; add --yes to write it", err=True)
-
-
-@click.command(epilog=format_examples("flightlog trust --yes", "flightlog trust runs/their-run"))
-@click.argument("target", default=".")
-@click.option("--yes", is_flag=True, help="Allow what is shown.")
-@click.option("--revoke", is_flag=True, help="Revoke the consent.")
-@json_option("Print the permissions as JSON.")
-def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
-    """Allow what a repository, run or plan may do.
-
-    Shows what TARGET would publish, send or run; --yes allows it. TARGET is a repository (this one
-    by default), a run, a loop session, or the address of an API. Exit 1 if it is not allowed.
-    """
-    from flightlog.app import consent
-
-    runtime = open_runtime()
-    if yes and revoke:
-        raise Invalid("--yes and --revoke exclude each other", hint="use only one of them")
-    subject = consent.find_target(runtime, target)
-    if revoke:
-        had_consent = consent.revoke_consent(runtime, subject)
-        click.echo("consent revoked" if had_consent else "there was no consent", err=True)
-        click.echo(
-            "to remove the words of existing rows: flightlog dataset strip-words --yes", err=True
-        )
-    if yes:
-        consent.grant_consent(runtime, subject)
-    subject = consent.find_target(runtime, target)
-    report: dict[str, Any] = {
-        "kind": subject.kind,
-        "name": subject.name,
-        "effects": subject.allows,
-        "is_trusted": subject.is_trusted,
-    }
-    if subject.kind == "repository":
-        report["dataset"] = consent.describe_dataset(runtime, Path(subject.name))
-    click.echo(json.dumps(report, default=str)) if as_json else _print_report(report)
-    return 0 if subject.is_trusted else 1
-
-
-def ask_consent(needed: ConsentNeeded) -> bool:
-    """Show the effects, ask for consent at a terminal and record it; return the answer."""
-    _print_effects(needed.effects, err=True)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    click.echo(make_inert(needed.message), err=True)
-    try:
-        agreed = click.confirm("Allow exactly this?", default=False, err=True)
-    except click.Abort:
-        return False
-    if agreed:
-        from flightlog.privacy.trust import open_trust
-
-        open_trust(open_runtime()).grant(needed.subject, needed.effects)
-    return agreed
-
-
-def _print_report(report: dict[str, Any]) -> None:
-    _print_effects(report["effects"], err=False)
-    for name, allowed in report.get("dataset", {}).get("sources", {}).items():
-        click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
-    if not report["effects"]:
-        click.echo("it publishes, sends and runs nothing", err=True)
-    else:
-        click.echo(
-            "trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True
-        )
-
-
-def _print_effects(effects: Any, *, err: bool) -> None:
-    for name, value in effects.items():
-        click.echo(
-            make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err
-        )

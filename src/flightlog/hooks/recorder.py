@@ -3,8 +3,9 @@
     <home>/sessions/<agent>/<session-id>/hooks.jsonl
     {"v":1,"id":"…","at_ms":…,"agent":"claude-code","event":"Stop","payload":{…as it came…}}
 
-A line of a repository's own hook says `"by":"project"`. If the user's hook and the repository's
-run for one event, the second one finds the line of the first and writes none.
+A line of a repository's own hook says `"by":"project"`, one of the plugin's `"by":"plugin"`. If two
+of the user's hook, the repository's and the plugin's run for one event, the second one finds the
+line of the first and writes none.
 
 A payload that is not JSON is stored as base64 under `raw`; one that is too long for a line goes
 to `<home>/spool` and its line says so. The environment is never written: it holds the API key.
@@ -30,7 +31,8 @@ SAVE = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUs
 # finished step.
 CAPTURE = frozenset({"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
 TWICE_MS = 10_000  # two hooks of one event start together; loading flightlog takes a second
-_PROJECT = b'"by":"project",'
+_BY = b'"by":"'
+_ORIGINS = {"--project": "project", "--plugin": "plugin"}  # by argument
 _OFF = frozenset({"0", "false", "no", "off"})  # as in `dataset.state`
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -58,18 +60,20 @@ def main(arguments: list[str]) -> bool:
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
         now_ms = time.time_ns() // 1_000_000
-        recorded = record_event(home, agent, now_ms, is_project="--project" in arguments)
+        origin = next((_ORIGINS[word] for word in arguments if word in _ORIGINS), "")
+        recorded = record_event(home, agent, now_ms, origin)
     except Exception:  # noqa: BLE001 - the hook's main: count the loss and let the agent go on
         writer.count_lost(home)
+        _cancel_alarm()
         return True
     if recorded is None:  # the caller goes on in this process, with its own time and files
         os.umask(umask)
-        _signal.setitimer(_signal.ITIMER_REAL, 0)
-        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        _cancel_alarm()
         return False
     session, event, cwd, call, subagent = recorded
     directory = os.path.join(home, "sessions", agent, session)
-    if event in SAVE and cwd and os.path.exists(os.path.join(home, "tracked")):
+    is_installed = origin != "plugin"  # the plugin has the hook alone, not the package
+    if event in SAVE and cwd and is_installed and os.path.exists(os.path.join(home, "tracked")):
         from flightlog.hooks import settle_gate  # noqa: PLC0415 - only where a directory is tracked
 
         if root := settle_gate.find_tracked_root(home, cwd):
@@ -82,20 +86,26 @@ def main(arguments: list[str]) -> bool:
         patience_s = settle_gate.PATIENCE_ROWS_S.get(event, 0.0) if collects else 0.0
         if "--inline" in arguments and event in SETTLE:
             patience_s = settle_gate.PATIENCE_INLINE_S
+        # A repository's own hook loads all of flightlog first, and the agent waited for that too.
+        patience_s = max(patience_s - time.process_time(), 0.0)
         _stop_after(patience_s or HARD_STOP_S)
-        program = settle_gate.settle_command(session, is_end=event == "SessionEnd")
+        command = settle_gate.find_command(is_installed=is_installed)
+        program = settle_gate.settle_command(session, command, is_end=event == "SessionEnd")
         is_prompt = event == "UserPromptSubmit"
         debounce_s = settle_gate.PROMPT_S if is_prompt else settle_gate.DEBOUNCE_S
-        settle_gate.run_settle_once(directory, program, patience_s, debounce_s)
+        if command:  # otherwise a later `flightlog settle` archives the session
+            settle_gate.run_settle_once(directory, program, patience_s, debounce_s)
+    _cancel_alarm()
     return True
 
 
 def record_event(
-    home: str, agent: str, at_ms: int, *, is_project: bool = False
-) -> tuple[str, str, str, str, str] | None:
+    home: str, agent: str, at_ms: int, origin: str = ""
+) -> "tuple[str, str, str, str, str] | None":  # quoted: the plugin runs on Python 3.9 too
     """Record one event from stdin; return its session, name, directory, tool call and thread.
 
-    `is_project` is set by a repository's own hook. Returns None if stdin is empty.
+    `origin` is "project" for a repository's own hook, "plugin" for the plugin's. Returns None if
+    stdin is empty.
     """
     data, is_whole = _read_stdin(LINE_BYTES_MAX)
     if not data:
@@ -106,7 +116,7 @@ def record_event(
     event = str(name) if is_safe(name) else "unknown"
     stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
     start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
-    start += _PROJECT if is_project else b""
+    start += _BY + origin.encode() + b'",' if origin else b""
     if payload is not None:
         # A line end can only be between tokens: inside a string it is not JSON.
         body = b'"payload":' + data.strip().replace(b"\r", b" ").replace(b"\n", b" ")
@@ -121,32 +131,33 @@ def record_event(
     cwd, call, subagent = (
         text if isinstance(text, str) and "\0" not in text else "" for text in values
     )
-    result = session, event, cwd, call[:200], subagent[:200]
-    own_hook, log = (os.path.join(directory, name) for name in ("own-hook", "hooks.jsonl"))
-    if is_project:
-        _note_project(own_hook, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
-    if not spool and os.path.exists(own_hook) and _is_recorded(log, start, body):
-        return result
+    names_of_files = ("own-hook", "plugin-hook", "hooks.jsonl")
+    own_hook, plugin_hook, log = (os.path.join(directory, name) for name in names_of_files)
+    if origin == "project":
+        _note_once(own_hook, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
+    elif origin:
+        _note_once(plugin_hook, "")
+
+    def is_known(file: int) -> bool:
+        has_other = origin or os.path.exists(own_hook) or os.path.exists(plugin_hook)
+        return not spool and bool(has_other) and _is_recorded(file, start, body)
+
     line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
-    writer.append_line(log, line, durable=event in SETTLE)
+    writer.append_line(log, line, durable=event in SETTLE, is_known=is_known)
     if event == "SessionStart" and agent == "claude-code":
         writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
-    return result
+    return session, event, cwd, call[:200], subagent[:200]
 
 
-def _is_recorded(log: str, start: bytes, body: bytes) -> bool:
-    """Return whether the other hook, the user's or the repository's, recorded this event."""
-    try:
-        with open(log, "rb", buffering=0) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 4 * len(body) - _CHUNK_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return False
+def _is_recorded(file: int, start: bytes, body: bytes) -> bool:
+    """Return whether another hook, the user's, the repository's or the plugin's, recorded this event."""
+    length = 4 * len(body) + _CHUNK_BYTES
+    lines = os.pread(file, length, max(0, os.fstat(file).st_size - length)).split(b"\n")
     return any(
         line.endswith(body + b"}")
-        and (_PROJECT in line[: -len(body) - 1]) is not (_PROJECT in start)
+        and _origin(line[: -len(body) - 1]) != _origin(start)
         and abs(_at_ms(line) - _at_ms(start)) < TWICE_MS
         for line in lines
     )
@@ -157,10 +168,14 @@ def _at_ms(line: bytes) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _note_project(path: str, project: str) -> None:
-    """Record once per session which repository's own settings call this hook.
+def _origin(head: bytes) -> bytes:
+    return head.partition(_BY)[2].partition(b'"')[0]
 
-    That is the person's consent to write rows there.
+
+def _note_once(path: str, project: str) -> None:
+    """Record once per session which repository's own settings, or that the plugin, call this hook.
+
+    A repository's is the person's consent to write rows there.
     """
     if not os.path.exists(path):
         writer.append_line(path, os.fsencode(project), durable=False)
@@ -267,6 +282,12 @@ def _release_agent_after(seconds: float, home: str) -> None:
 
     _signal.signal(_signal.SIGALRM, continue_in_child)
     _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _cancel_alarm() -> None:
+    """Take back the limit: an alarm while the interpreter ends would kill it, which is no exit 0."""
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
+    _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
 
 
 def _stop_after(seconds: float) -> None:

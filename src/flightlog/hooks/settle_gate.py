@@ -43,10 +43,22 @@ _ENVIRONMENT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 LIST = "tracked"
 
 
-def settle_command(session: str, *, is_end: bool = False) -> list[str]:
-    """Return the command that settles one session; -P, to import nothing from the project."""
-    command = [sys.executable, "-P", "-m", "flightlog", "settle", session]
-    return [*command, "--ended"] if is_end else command
+def find_command(*, is_installed: bool = True) -> list[str]:
+    """Return how flightlog is called: by this Python, or the program on the path; [] if neither.
+
+    -P, to import nothing from the project; for the same reason only absolute paths are searched.
+    """
+    if is_installed:
+        return [sys.executable, "-P", "-m", "flightlog"]
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    programs = (os.path.join(folder, "flightlog") for folder in folders if os.path.isabs(folder))
+    files = filter(os.path.isfile, programs)
+    return next(([path] for path in files if os.access(path, os.X_OK)), [])
+
+
+def settle_command(session: str, command: list[str], *, is_end: bool = False) -> list[str]:
+    """Return the command that settles one session."""
+    return [*command, "settle", session, *(["--ended"] if is_end else [])]
 
 
 def run_settle_once(
@@ -64,15 +76,22 @@ def run_settle_once(
             return
     reader, writer = os.pipe()
     if os.fork() == 0:
-        try:
-            _detach_from_agent(keep=(lock, writer))
-            _run_until_done(again, program, lock, 0 if wait_s else debounce_s)
-        finally:
-            os._exit(0)
+        _settle_and_exit(again, program, (lock, writer), 0 if wait_s else debounce_s)
     os.close(writer)
     os.close(lock)
     if wait_s:
         select.select([reader], [], [], wait_s)
+
+
+def _settle_and_exit(
+    again: str, program: list[str], keep: tuple[int, int], debounce_s: float
+) -> None:
+    """Run `program` detached, as the child; the pipe in `keep` closes when it is done."""
+    try:
+        _detach_from_agent(keep)
+        _run_until_done(again, program, keep[0], debounce_s)
+    finally:
+        os._exit(0)
 
 
 def _run_until_done(again: str, program: list[str], lock: int, debounce_s: float) -> None:

@@ -33,20 +33,29 @@ def main(arguments: list[str]) -> None:
     os.write(1, line.encode("utf-8", "replace") + b"\n")
     printed.append(True)
     if "--preview" not in arguments and payload:
-        from flightlog.hooks import payload_log  # noqa: PLC0415 - the line is printed first
+        try:  # noqa: SIM105 - `contextlib` is not loaded here
+            _log_payload(payload, page, config_dir, int(now_s * 1000))
+        except Exception:  # noqa: BLE001, S110 - the caller would print a second line
+            pass
 
-        home = writer.find_data_dir(os.environ)
-        account = payload_log.append_payload(home, payload, config_dir, int(now_s * 1000))
-        launch = page.get("launch")
-        if account is not None and (
-            not isinstance(launch, dict) or launch.get("account") != account
-        ):
-            # The live state does not show this session yet, or shows the account that paid before.
-            from flightlog.hooks import settle_gate  # noqa: PLC0415 - once per session and account
 
-            session = str(payload["session_id"])
-            directory = os.path.join(home, "sessions", payload_log.AGENT, session)
-            settle_gate.run_settle_once(directory, settle_gate.settle_command(session), 0)
+def _log_payload(
+    payload: dict[str, object], page: dict[str, object], config_dir: str, at_ms: int
+) -> None:
+    """Log the payload if it is new; settle the session if the live state does not show it yet."""
+    from flightlog.hooks import payload_log  # noqa: PLC0415 - the line is printed first
+
+    home = writer.find_data_dir(os.environ)
+    account = payload_log.append_payload(home, payload, config_dir, at_ms)
+    launch = page.get("launch")
+    if account is not None and (not isinstance(launch, dict) or launch.get("account") != account):
+        # The live state does not show this session yet, or shows the account that paid before.
+        from flightlog.hooks import settle_gate  # noqa: PLC0415 - once per session and account
+
+        session = str(payload["session_id"])
+        directory = os.path.join(home, "sessions", payload_log.AGENT, session)
+        command = settle_gate.settle_command(session, settle_gate.find_command())
+        settle_gate.run_settle_once(directory, command, 0)
 
 
 def _read_payload() -> dict[str, object]:
@@ -70,6 +79,8 @@ def _read_live_state(payload: dict[str, object], folder: str) -> dict[str, objec
             continue
         try:
             value = recorder._decode_json(os.read(file, PAGE_BYTES_MAX))  # noqa: SLF001
+        except OSError:  # a directory in its place
+            continue
         finally:
             os.close(file)
         if isinstance(value, dict):

@@ -6,7 +6,10 @@ Foreign text (labels, model and branch names) is made inert. Runs as a script, l
 import os
 import time
 
-TEMPLATE = "{profile} | {model} | {context} | {cost} | {burn} | {five} | {week} | {git} | {alerts}"
+TEMPLATE = (
+    "{profile} | {model} | {context} | {cost} | {burn} | {five} | {week} | {models} | {spend} | "
+    "{cache} | {worktree} | {git} | {pr} | {alerts}"
+)
 OLD_S = 600.0  # burn rate and forecast of an older live state would mislead
 IDLE_S = 120.0  # the burn rate of a session that did nothing for longer is not shown
 # The client compacts where less than this is left of the window: 20,000 tokens for its answer and
@@ -16,11 +19,13 @@ NEAR_ISSUE = "Context near compaction"
 NEAR_PERCENT = 70.0  # of that limit: early enough to finish a step before compaction
 # The order in which segments are shortened, then dropped, when the line is too wide.
 DROPPED = (
-    *("forecast", "today", "project", "week", "git", "burn"),
+    *("forecast", "today", "project", "worktree", "cache", "pr", "models", "week", "git", "burn"),
+    "spend",
     *("five", "profile", "cost", "model", "alerts", "context"),
 )
 
 _RED, _YELLOW, _GREEN, _DIM = "31", "33", "32", "2"
+_MODEL_LIMIT = "seven_day_"  # then the model, as in "seven_day_opus"
 _LABEL_CHARS_MAX = 24  # a profile label leaves room for the other segments
 
 JsonObject = dict[str, object]
@@ -49,7 +54,7 @@ def render_widths(payload: JsonObject, page: JsonObject, styles: list[StatusStyl
     """Return the line in the width of each style, all at the time of the first."""
     made = {name: make(payload, page, styles[0]) for name, make in _MAKERS.items()}
     segments = {name: segment for name, segment in made.items() if segment is not None}
-    parts = _parse_template(_text(_value_at(page, "statusline", "template")) or TEMPLATE)
+    parts = parse_template(_text(_value_at(page, "statusline", "template")) or TEMPLATE)
     return [_fit_to_width(parts, segments, style) for style in styles]
 
 
@@ -72,7 +77,7 @@ def _fit_to_width(
     return _join_segments(parts, segments, shown, color=style.color)
 
 
-def _parse_template(template: str) -> list[tuple[str, str]]:
+def parse_template(template: str) -> list[tuple[str, str]]:
     """Return the placeholders of the template, each with the text before it."""
     parts, before = [], ""
     for piece in _clean_text(template, 400).split("{"):
@@ -209,11 +214,82 @@ def _limit_segment(
         reset_s = _number(_value_at(other, "resetsAt")) / 1000
         if not isinstance(percent, int | float) or reset_s <= style.now_s:
             return None
-    color = _RED if percent >= 90 else _YELLOW if percent >= 70 else _DIM
     until = (
         f" until {time.strftime(clock, time.localtime(reset_s))}" if reset_s > style.now_s else ""
     )
-    return StatusSegment(f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", color)
+    return StatusSegment(
+        f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", _percent_color(percent)
+    )
+
+
+def _model_limits_segment(
+    payload: JsonObject, _: JsonObject, style: StatusStyle
+) -> StatusSegment | None:
+    """Return the weekly limits of single models, the fullest one first."""
+    limits = _value_at(payload, "rate_limits")
+    found = []
+    for key in limits if isinstance(limits, dict) else ():
+        percent = _value_at(limits, key, "used_percentage")
+        resets_s = _number(_value_at(limits, key, "resets_at"))
+        is_running = not resets_s or resets_s > style.now_s
+        if key.startswith(_MODEL_LIMIT) and isinstance(percent, int | float) and is_running:
+            found.append((percent, _clean_text(key.removeprefix(_MODEL_LIMIT).title(), 12)))
+    if not found:
+        return None
+    found.sort(reverse=True)
+    texts = [f"{name} 7d {percent:.0f}%" for percent, name in found[:3]]
+    return StatusSegment(" ".join(texts), texts[0], _percent_color(found[0][0]))
+
+
+def _spend_segment(payload: JsonObject, _: JsonObject, style: StatusStyle) -> StatusSegment | None:
+    """Return how much of a gateway's spend limit is used."""
+    limit = _value_at(payload, "rate_limits", "spend_limit")
+    percent = _value_at(limit, "used_percentage")
+    resets_s = _number(_value_at(limit, "resets_at"))
+    if not isinstance(percent, int | float) or (resets_s and resets_s <= style.now_s):
+        return None
+    text = f"spend {percent:.0f}%"
+    used, most = _number(_value_at(limit, "used_usd")), _number(_value_at(limit, "limit_usd"))
+    period = _clean_text(_text(_value_at(limit, "period")), 8)
+    long = f"spend ${used:.2f} of ${most:.0f} {period}".rstrip() if most else text
+    return StatusSegment(long, text, _percent_color(percent))
+
+
+def _cache_segment(payload: JsonObject, _: JsonObject, style: StatusStyle) -> StatusSegment | None:
+    """Return how long the prompt cache stays warm, and how much of the prompts it served."""
+    cache = _value_at(payload, "prompt_cache")
+    expires_at = cache.get("expires_at") if isinstance(cache, dict) else None
+    if not isinstance(cache, dict) or not isinstance(expires_at, int | float):
+        return None
+    left_s = _number(expires_at) - style.now_s
+    ratio = cache.get("hit_ratio")
+    served = f" {100 * ratio:.0f}%" if isinstance(ratio, int | float) and 0 <= ratio <= 1 else ""
+    if left_s <= 0:
+        return StatusSegment(f"cache{served} cold", "cache cold", _YELLOW)
+    left = f"{left_s / 60:.0f}m" if left_s >= 60 else f"{left_s:.0f}s"
+    return StatusSegment(f"cache{served} {left}", f"cache {left}", _DIM)
+
+
+def _pull_request_segment(
+    payload: JsonObject, _: JsonObject, __: StatusStyle
+) -> StatusSegment | None:
+    number = _value_at(payload, "pr", "number")
+    if not isinstance(number, int):
+        return None
+    name = f"!{number}" if _value_at(payload, "pr", "kind") == "mr" else f"#{number}"
+    state = _clean_text(_text(_value_at(payload, "pr", "review_state")).replace("_", " "), 20)
+    color = {"approved": _GREEN, "changes requested": _RED}.get(state, _DIM)
+    return StatusSegment(f"{name} {state}".rstrip(), name, color)
+
+
+def _worktree_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> StatusSegment | None:
+    other = _value_at(payload, "workspace", "git_worktree")
+    name = _clean_text(_text(_value_at(payload, "worktree", "name")) or _text(other), 24)
+    return StatusSegment(f"wt {name}", f"wt {name[:8]}", _DIM) if name else None
+
+
+def _percent_color(percent: float) -> str:
+    return _RED if percent >= 90 else _YELLOW if percent >= 70 else _DIM
 
 
 def _git_segment(payload: JsonObject, page: JsonObject, _: StatusStyle) -> StatusSegment | None:
@@ -287,10 +363,16 @@ _MAKERS = {
     "forecast": _forecast_segment,
     "five": _five_hour_segment,
     "week": _seven_day_segment,
+    "models": _model_limits_segment,
+    "spend": _spend_segment,
+    "cache": _cache_segment,
+    "pr": _pull_request_segment,
+    "worktree": _worktree_segment,
     "git": _git_segment,
     "alerts": _alerts_segment,
     "project": _project_segment,
 }
+WORDS = tuple(_MAKERS)
 
 
 def _is_fresh(page: JsonObject, style: StatusStyle) -> bool:

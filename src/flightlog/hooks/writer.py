@@ -5,11 +5,16 @@ line, write once, undo a short write, use a file of its own where locks do not w
 compares the two. Runs as a script, like `recorder`.
 """
 
+import binascii
 import errno
 import fcntl
 import os
 import sys
 import time
+
+TYPE_CHECKING = False  # as `typing` has it, which takes longer to load than this module
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DIRECTORIES = "config-dirs"  # one configuration directory per line
 DIRECTORIES_BYTES_MAX = 1 << 16  # some hundred directories
@@ -64,14 +69,21 @@ def note_config_dir(home: str, config_dir: str) -> None:
         append_line(path, line, durable=False)
 
 
-def append_line(path: str, line: bytes, *, durable: bool) -> None:
-    """Append `line`, to a shard of this process if `path` cannot be locked."""
+def append_line(
+    path: str, line: bytes, *, durable: bool, is_known: "Callable[[int], bool] | None" = None
+) -> None:
+    """Append `line`, to a shard of this process if `path` cannot be locked.
+
+    Nothing is written if `is_known`, which reads the locked file, returns true.
+    """
     for _ in range(_TRIES_MAX):
         file = os.open(path, _FLAGS, 0o600)
         try:
             if not _try_lock(file):
                 break
             if _is_at(file, path):
+                if is_known is not None and is_known(file):
+                    return None
                 return _append_to_file(file, os.path.dirname(path), line, durable=durable)
         finally:
             os.close(file)
@@ -99,15 +111,17 @@ def make_dir(path: str) -> None:
 def count_lost(home: str) -> None:
     """Count one lost record, in the data directory or else in the temporary directory."""
     temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - opened with O_NOFOLLOW, holds one number
-    for path in (
-        os.path.join(home, "lost"),
-        os.path.join(temporary, f"flightlog-lost-{os.getuid()}"),
-    ):
+    for path in (os.path.join(home, "lost"), os.path.join(temporary, name_loss_count(home))):
         try:
             add_lost(path, 1)
         except (OSError, ValueError):
             continue
         return
+
+
+def name_loss_count(home: str) -> str:
+    """Return the name of the file in the temporary directory that counts what `home` lost."""
+    return f"flightlog-lost-{os.getuid()}-{binascii.crc32(os.fsencode(home)):08x}"
 
 
 def _is_at(file: int, path: str) -> bool:

@@ -7,6 +7,9 @@ every command that reads runs can read it.
 
 import hashlib
 import json
+import re
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -14,16 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
 from flightlog.agents.claude_code.driver import EVERY_TOOL
 from flightlog.agents.claude_code.files import AGENT_NAME, config_dir_of
+from flightlog.agents.claude_code.resume import render_transcript
 from flightlog.agents.recordings import index_path, recording_name
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
+from flightlog.archive.session_reader import read_session_folder
 from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
+from flightlog.archive.trajectories import read_main_trajectories
 from flightlog.lab import events, file_changes
 from flightlog.lab.changelog import StepJoin
-from flightlog.lab.config import TOOLS, RunConfig, SessionConfig
+from flightlog.lab.config import TOOLS, RunConfig, SessionConfig, dump_run_config
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.run_session import rebuilt_of, steps_by_thread
 from flightlog.lab.service import remember_run
@@ -36,7 +43,10 @@ from flightlog.model.session import Note, NoteKind, Session, ThreadContext
 from flightlog.store.directories import copy_tree
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.store.output_files import write_output_files
+from flightlog.store.recordings.adoption import TRANSCRIPT
 from flightlog.store.recordings.reader import content_size, open_reader
+from flightlog.views.atif.document import read_trajectory
+from flightlog.views.atif.lint import parse_json
 from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 TAG = "collected"
@@ -52,14 +62,16 @@ class CollectedSession(Struct, frozen=True):
     contexts: Mapping[str, ThreadContext]
     snapshots: tuple[events.SnapshotSaved, ...] = ()
     shadow: Path | None = None
+    cost_usd: float | None = None
+    verifications: tuple[events.SessionVerified, ...] = ()
 
 
 def collect_run(
-    path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]
+    path: Path, recorded: CollectedSession, write: Callable[[Path, str], RunStore]
 ) -> RunStore:
     """Create the run at `path` from one recorded session."""
     session = recorded.session
-    run = write(path, _build_config(path.name, recorded))
+    run = write(path, dump_run_config(_build_config(path.name, recorded)))
     if recorded.shadow is not None:
         copy_tree(recorded.shadow, run.shadow_dir)
     folder = run.path / session_dir_name(1)
@@ -130,7 +142,12 @@ def _write_journal(
     run.append(events.RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
     for snapshot in saved:
         run.append(snapshot)
+    for verification in recorded.verifications:
+        run.append(verification)
     run.append(events.RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
+    cost, source = (sum(costs), "transcript, price table") if costs else (None, "unknown")
+    if recorded.cost_usd is not None:
+        cost, source = recorded.cost_usd, "trajectory"
     summary = events.RunSessionSummarized(
         session=name,
         attempt=1,
@@ -140,8 +157,8 @@ def _write_journal(
         compaction_count=sum(note.kind is NoteKind.COMPACTION for note in notes),
         subagent_count=len(session.subagents),
         file_writes=writes,
-        cost_usd=sum(costs) if costs else None,
-        cost_source="transcript, price table" if costs else "unknown",
+        cost_usd=cost,
+        cost_source=source,
     )
     run.append(summary)
     run.append(events.RunEnded(TAG, ""), durable=True)
@@ -210,6 +227,61 @@ def _collect_session(
     return CollectResult(recording.session, path.name, "collected")
 
 
+def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[CollectResult]:
+    """Make runs from the ATIF trajectories at or below `path`; existing runs stay unchanged."""
+    rows = []
+    for file, documents in read_main_trajectories(path):
+        data = file.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        session = str(uuid.UUID(digest[:32]))
+        # Harbor keeps `agent/trajectory.json` below the directory of a trial.
+        trial = file.parent.parent if file.parent.name == "agent" else file.parent
+        slug = re.sub(r"[^A-Za-z0-9_-]+", "-", trial.resolve().name)[:60]
+        target = (runs_dir / f"imported_{slug}_{digest[:8]}").absolute()
+        label = f"{trial.name}/{file.name}"
+        if (target / "run_meta.json").exists():
+            rows.append(CollectResult(label, target.name, "there already"))
+            continue
+        read_trajectory(data)  # raises for a document that no reader accepts
+        files = {TRANSCRIPT: render_transcript(documents[0], session)}
+        for number, document in enumerate(documents[1:], 1):
+            name = f"subagent{number}"
+            files[f"subagents/agent-{name}.jsonl"] = render_transcript(document, session, name)
+        recorded = _read_imported(files, session, documents[0]["agent"]["name"])
+        total = (documents[0].get("final_metrics") or {}).get("total_cost_usd")
+        verified = tuple(_harbor_rewards(file))
+        recorded = replace(recorded, cost_usd=total, verifications=verified)
+        collect_run(target, recorded, _creator(runtime))
+        rows.append(CollectResult(label, target.name, "imported"))
+    return rows
+
+
+def _read_imported(files: Mapping[str, bytes], session: str, agent: str) -> CollectedSession:
+    with tempfile.TemporaryDirectory(prefix="flightlog-") as folder:
+        for name, data in files.items():
+            replace_file(resolve_inside(Path(folder), name), data, durable=False)
+        read = read_session_folder(Path(folder), session, agent)
+    assert read is not None, "a transcript was written"
+    return CollectedSession(read, files, {})
+
+
+def _harbor_rewards(file: Path) -> Iterator[events.SessionVerified]:
+    """Yield the rewards of a Harbor trial, whose result is beside or above its trajectory."""
+    for folder in (file.parent, file.parent.parent):
+        try:
+            result = parse_json((folder / "result.json").read_bytes())
+            rewards = dict(result["verifier_result"]["rewards"])
+        except (OSError, ValueError, RecursionError, KeyError, TypeError):
+            continue
+        for name, reward in rewards.items():
+            output = json.dumps({"score": reward})
+            passed = isinstance(reward, int | float) and reward >= 1
+            yield events.SessionVerified(
+                "session_01", 1, str(name)[:80], passed, int(not passed), 0.0, output
+            )
+        return
+
+
 def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> RunStore:
     """Return a run made from a recorded session with saved files; reuse an existing one."""
     archive = open_archive(runtime)
@@ -250,7 +322,7 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
     )
 
 
-def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], RunStore]:
+def _creator(runtime: Runtime) -> Callable[[Path, str], RunStore]:
     remember = partial(remember_run, runtime)
     return partial(
         create_run, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=remember

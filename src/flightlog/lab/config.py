@@ -30,6 +30,8 @@ from flightlog.model.text import suggest_name
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 # Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]
@@ -118,10 +120,16 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     memory_file: str | None = "MEMORY.md"
     memory_seed: str = "# Notes\n"
     agents: tuple[AgentConfig, ...] = ()
+    env: dict[str, str] = {}
+    args: tuple[str, ...] = ()
+    effort: str = ""
+    mcp_config: dict[str, Any] | str | None = None
     capture_subagent_trajectories: bool = True
     capture_api_requests: bool = True
+    raw_dumps_max_mb: int | None = None
     track_changes: bool = True
     load_project_settings: bool = False
+    in_place: bool | Literal["keep"] = False
     revert_work_dir: bool = False
     pre_run_commands: tuple[CommandConfig, ...] = ()
     post_run_commands: tuple[CommandConfig, ...] = ()
@@ -143,6 +151,13 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("engine `command` needs `command`, a list of words")
         if self.engine == "scripted" and self.scenario is None:
             raise ValueError("engine `scripted` needs a `scenario`")
+        if self.in_place == "keep" and self.revert_work_dir:
+            raise ValueError(
+                "in_place: keep leaves the changes, revert_work_dir does not: choose one"
+            )
+        _require_at_least("raw_dumps_max_mb", self.raw_dumps_max_mb, 0)
+        for name, value in self.env.items():
+            _require_reference(name, value)
         if self.run_name and not is_safe(self.run_name):
             raise ValueError(
                 "run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
@@ -211,14 +226,45 @@ def _join_surrogates(value: Any) -> Any:
     return value
 
 
-def dump_run_config(config: RunConfig) -> str:
-    """Return the configuration as YAML with every default written out."""
+def dump_run_config(config: RunConfig, text: str = "") -> str:
+    """Return the configuration as YAML with every default written out.
+
+    `text` is what a person wrote: its comments, order and style stay.
+    """
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     writer.width = 120
     out = io.StringIO()
-    writer.dump(_quote_odd_texts(msgspec.to_builtins(config)), out)
+    value = _quote_odd_texts(msgspec.to_builtins(config))
+    writer.dump(_fill_in(writer.load(text), value) if text else value, out)
     return out.getvalue()
+
+
+def _fill_in(written: Any, value: Any) -> Any:
+    """Return what a person wrote with the values that it lacks or that were replaced."""
+    if isinstance(written, dict) and isinstance(value, dict):
+        for name, item in value.items():
+            written[name] = _fill_in(written[name], item) if name in written else item
+        return written
+    if isinstance(written, list) and isinstance(value, list) and len(written) == len(value):
+        for at, item in enumerate(value):
+            written[at] = _fill_in(written[at], item)
+        return written
+    return written if written == value and type(written) is not bool else value
+
+
+def resolve_references(value: str, environ: Mapping[str, str]) -> str:
+    """Return a value with each `${NAME}` from the environment; raise for one that is not set."""
+    missing = [name for name in _REFERENCE.findall(value) if name not in environ]
+    if missing:
+        raise Misconfigured(f"not set in the environment: {missing[0]}", hint="export it")
+    return _REFERENCE.sub(lambda match: environ[match[1]], value)
+
+
+def referenced_names(config: RunConfig) -> tuple[str, ...]:
+    """Return the variables that `env` and `mcp_config` refer to."""
+    text = msgspec.json.encode([config.env, config.mcp_config]).decode()
+    return tuple(dict.fromkeys(_REFERENCE.findall(text)))
 
 
 def _quote_odd_texts(value: Any) -> Any:
@@ -247,6 +293,12 @@ def _unknown_field_hint(message: str) -> str:
         kind.__struct_fields__,
         suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__)),
     )
+
+
+def _require_reference(name: str, value: str) -> None:
+    """Raise ValueError for a secret: the run's copy of the configuration would hold it."""
+    if _SECRET_NAME.search(name) and value and not _REFERENCE.search(value):
+        raise ValueError(f"env.{name} is a secret: write ${{{name}}} and export it")
 
 
 def _require_at_least(name: str, value: int | None, least: int) -> None:

@@ -81,7 +81,8 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     is_fresh: bool = False
     allow_drift: bool = False
     request_index: int = 0
-    betas: str = ""
+    headers: dict[str, str] = {}
+    client: str = ""
     effects: tuple[SideEffect, ...] = ()
     is_scrubbed: bool = False
     rebuilt_fidelity: str = ""
@@ -89,7 +90,7 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
 
 
 class BranchCertified(RunEventBase, frozen=True, tag="certified"):
-    """The first request of a branch was compared with the recorded one before it was sent."""
+    """A branch was compared with the recording before its first request was sent."""
 
     session: str
     attempt: int
@@ -98,6 +99,21 @@ class BranchCertified(RunEventBase, frozen=True, tag="certified"):
     first_difference: str = ""
     replacements: tuple[str, ...] = ()
     is_refused: bool = False
+    context: str = "unknown"
+    files: str = "unknown"
+    repository: str = "unknown"
+    environment: str = "unknown"
+    sent_requests: int = 0
+
+
+class LaterRequestsCompared(RunEventBase, frozen=True, tag="later_compared"):
+    """Later requests of a branch, as long as the model repeated what it said in the recording."""
+
+    session: str
+    attempt: int
+    compared: int
+    equal: int
+    first_difference: str = ""
 
 
 class SessionVerified(RunEventBase, frozen=True, tag="verified"):
@@ -213,9 +229,13 @@ class SamplesUpdated(RunEventBase, frozen=True, tag="resampled"):
 
 
 class WorkTreeRestored(RunEventBase, frozen=True, tag="tree_settled"):
-    """The work directory was restored to a snapshot."""
+    """The work directory was restored to a snapshot.
+
+    `found` is the snapshot of what a killed run had left in the directory.
+    """
 
     tree: str
+    found: str = ""
 
 
 class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
@@ -227,7 +247,11 @@ class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
 
 # Events of one attempt at a session; the others belong to the run as a whole.
 AttemptEvent = (RunSessionStarted | AgentStarted | SnapshotSaved | CostRecorded) | (
-    RunSessionEnded | RunSessionSummarized | BranchCertified | SessionVerified
+    RunSessionEnded
+    | RunSessionSummarized
+    | BranchCertified
+    | LaterRequestsCompared
+    | SessionVerified
 )
 RunEvent = (
     RunStarted

@@ -4,6 +4,7 @@ A verifier that fails is a result, not an incident.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
@@ -64,16 +65,18 @@ class RunLinks:
 
     def __init__(self, runs: Sequence[RunStore], programs: str) -> None:
         self._programs = programs
-        self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
+        # Several if a run's directory was copied: each is found by its name.
+        self._sessions: dict[str, list[tuple[RunStore, PlannedSession]]] = defaultdict(list)
         for run in runs:
             for planned in run.planned_sessions():
                 last = run.state.last_attempt(planned.session_dir)
                 if last is not None and last.session_id:
-                    self._sessions[last.session_id] = (run, planned)
+                    self._sessions[last.session_id].append((run, planned))
 
     def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield runs, requests and samples whose address starts with `written`."""
-        for session, (run, planned) in self._sessions.items():
+        entries = [(session, *entry) for session, runs in self._sessions.items() for entry in runs]
+        for session, run, planned in entries:
             name = f"{run.name}/{planned.session_dir}"
             if written.startswith((f"{name}/", "req_")):
                 transcript = self.read_session(session)
@@ -88,33 +91,28 @@ class RunLinks:
         return [session for session in self._sessions if session.startswith(written)]
 
     def read_session(self, session: str) -> Session | None:
-        entry = self._sessions.get(session)
-        return RunSession(*entry, None).session if entry else None
+        runs = self._sessions.get(session)
+        return RunSession(*runs[0], None).session if runs else None
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the run of a session, and its requests and samples at their steps."""
-        entry = self._sessions.get(session.id)
-        if entry is None:
-            return
-        run, planned = entry
-        yield _run_link(run, planned, session.id)
-        reading = RunSession(run, planned, trees_of(run, self._programs))
-        lineage = reading.lineage
-        for at, step in iter_steps(session):
-            call = lineage.find_request(step) if lineage else None
-            if call is not None:
-                name = f"{run.name}/{planned.session_dir}/request_{call.index:03d}"
-                yield TraceLink("request", name, step.request_id, (str(at),))
-                yield from _sample_links(run, planned, call.index, str(at))
+        for run, planned in self._sessions.get(session.id, ()):
+            yield _run_link(run, planned, session.id)
+            lineage = RunSession(run, planned, trees_of(run, self._programs)).lineage
+            for at, step in iter_steps(session):
+                call = lineage.find_request(step) if lineage else None
+                if call is not None:
+                    name = f"{run.name}/{planned.session_dir}/request_{call.index:03d}"
+                    yield TraceLink("request", name, step.request_id, (str(at),))
+                    yield from _sample_links(run, planned, call.index, str(at))
 
     def edits_of_session(self, session: Session) -> tuple[LineEdit, ...] | None:
         """Return the edits that a run's snapshots show for a session; None outside of runs."""
-        entry = self._sessions.get(session.id)
-        return (
-            tuple(_iter_edits(RunSession(*entry, trees_of(entry[0], self._programs)), session))
-            if entry
-            else None
-        )
+        runs = self._sessions.get(session.id)
+        if not runs:
+            return None
+        reading = RunSession(*runs[0], trees_of(runs[0][0], self._programs))
+        return tuple(_iter_edits(reading, session))
 
 
 def _matches_address(link: TraceLink, written: str) -> bool:

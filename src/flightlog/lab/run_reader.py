@@ -6,9 +6,11 @@ and `inspect` are made from this; it writes nothing.
 
 import functools
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
@@ -17,14 +19,23 @@ from flightlog.archive.session_reader import list_session_folder, read_session_f
 from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
 from flightlog.lab.file_changes import ChangeInterval, iter_intervals
-from flightlog.lab.replay.certificate import trim_to_branch
-from flightlog.lab.run_session import ApiCall, calls_of, exchanges_of, message_ids, steps_by_thread
+from flightlog.lab.replay.certificate import WorkTreeState, add_side_calls, trim_to_branch
+from flightlog.lab.replay.recorded_context import is_billing
+from flightlog.lab.run_session import (
+    SIDE,
+    ApiCall,
+    calls_of,
+    exchanges_of,
+    message_ids,
+    steps_by_thread,
+)
 from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import SOURCE, PlannedSession, RunStore
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import UNREADABLE, FlightlogError, NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, ThreadContext
 from flightlog.store.exchanges import ExchangeStore
-from flightlog.store.git.snapshots import SnapshotDirs, WorkTreeSnapshots, open_trees
+from flightlog.store.git.snapshots import WorkTreeSnapshots, open_trees
+from flightlog.store.git.worktree import SnapshotDirs
 from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 
@@ -99,13 +110,31 @@ class RunSession:
             copied_message_ids=threads.get("", ThreadContext()).copied_message_ids
             | self.inherited_message_ids,
         )
+        for name, sent in self._first_requests().items():
+            known = threads.get(name, ThreadContext())
+            tools, system = known.tools or sent.tools, known.system or sent.system
+            threads[name] = replace(known, tools=tools, system=system)
         bundle = build_trajectory(self.session, contexts=threads)
         branch = self.run.state.branch
-        return (
-            trim_to_branch(bundle, branch)
-            if branch is not None and self.planned.session_index == 1
-            else bundle
-        )
+        if branch is not None and self.planned.session_index == 1:
+            bundle = trim_to_branch(bundle, branch)
+        return add_side_calls(bundle, self._side_cost_usd())
+
+    def _first_requests(self) -> dict[str, ThreadContext]:
+        """Return tools and system prompt of each thread as captured; old clients log neither."""
+        first: dict[str, ThreadContext] = {}
+        for call in self.calls:
+            if call.subagent not in first and call.subagent != SIDE:
+                with suppress(FlightlogError, *UNREADABLE):  # a damaged body: the rest is useful
+                    first[call.subagent] = _sent_context(self.exchanges.sent_body(call.exchange))
+        return first
+
+    def _side_cost_usd(self) -> float:
+        """Return what the client's own calls cost: compactions, titles, retries."""
+        costs = [
+            step.cost_usd or 0 for name in self.list_threads() for step in self.own_steps(name)
+        ]
+        return max(self.attempt.spent_usd - sum(costs), 0.0)
 
     @functools.cached_property
     def lineage(self) -> StepJoin | None:
@@ -170,6 +199,15 @@ class RunSession:
         return self.run.state.start.agent if self.run.state.start else ""
 
 
+def _sent_context(body: bytes) -> ThreadContext:
+    request = msgspec.json.decode(body)
+    system = request.get("system") or ()
+    blocks = [{"text": system}] if isinstance(system, str) else system
+    texts = [str(block.get("text", "")) for block in blocks if not is_billing(block)]
+    tools = tuple(tool for tool in request.get("tools") or () if "input_schema" in tool)
+    return ThreadContext(tools, "\n".join(texts))
+
+
 def _count_compactions(session: Session | None) -> int:
     items = (item for turn in (session.turns if session else ()) for item in turn.items)
     return sum(isinstance(item, Note) and item.kind is NoteKind.COMPACTION for item in items)
@@ -185,3 +223,9 @@ def trees_of(run: RunStore, programs: str) -> WorkTreeSnapshots | None:
         now=lambda: 0.0,
         line="reading",
     )
+
+
+def read_work_tree_state(trees: WorkTreeSnapshots, name: str) -> WorkTreeState:
+    """Return the work tree of a snapshot, to be compared with that of a branch."""
+    state = trees.read_state(trees.find_snapshot(name))
+    return WorkTreeState(trees.list_file_ids(name), state.times, state.repository)

@@ -163,6 +163,9 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}
     agent = f"{config.engine}, {config.permission_mode}, tools {', '.join(config.allowed_tools)}"
     effects["agent"] = list(config.command) if config.engine == "command" else agent
+    effects |= {"arguments": list(config.args)} if config.args else {}
+    effects |= {f"env {name}": value for name, value in config.env.items()}
+    effects |= {"MCP servers": config.mcp_config} if config.mcp_config else {}
     if config.load_project_settings:
         effects["project settings"] = "hooks and servers of the work directory are started"
     for name, commands in (

@@ -30,6 +30,7 @@ class SessionAttempt(Struct):
     counts: events.RunSessionSummarized | None = None
     finished_at: str = ""
     certificate: events.BranchCertified | None = None
+    later_requests: events.LaterRequestsCompared | None = None
     verifications: list[events.SessionVerified] = field(default_factory=list)
 
     @property
@@ -52,6 +53,7 @@ class RunState(Struct):
     added_replicates: dict[int, int] = field(default_factory=dict)
     resample_batches: dict[str, events.SamplesUpdated] = field(default_factory=dict)
     tree: str = ""
+    found_tree: str = ""
     end: events.RunEnded | None = None
     is_abandoned: bool = False
     """Whether the process that carries it out died; set by the store, not by an event."""
@@ -107,7 +109,7 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
         case events.BranchCreated():
             state.branch = event
         case events.WorkTreeRestored():
-            state.tree = event.tree
+            state.tree, state.found_tree = event.tree, event.found
         case events.RunEnded():
             state.end, state.tree, state.finished_at = event, event.tree, record.ts
         case events.CommandRan():
@@ -124,7 +126,9 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
             assert_never(event)
 
 
-def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> None:
+def _add_attempt_event(  # noqa: C901 - a case per event
+    state: RunState, event: events.AttemptEvent, at: str
+) -> None:
     attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
@@ -152,6 +156,8 @@ def _add_attempt_event(state: RunState, event: events.AttemptEvent, at: str) -> 
             attempt.spent_usd += event.cost_usd
         case events.BranchCertified():
             attempt.certificate = event
+        case events.LaterRequestsCompared():
+            attempt.later_requests = event
         case events.SessionVerified():
             attempt.verifications.append(event)
         case events.RunSessionSummarized():

@@ -28,7 +28,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.lab import config
-from flightlog.lab.config import RunConfig, SessionConfig, dump_run_config
+from flightlog.lab.config import RunConfig, SessionConfig
 from flightlog.lab.events import RunEvent
 from flightlog.lab.state import RunState, add_event, fold_run
 from flightlog.model.errors import Conflict, Invalid, NotFound
@@ -192,13 +192,13 @@ class RunStore:
 
 def create_run(
     path: Path,
-    config: RunConfig,
+    text: str,
     *,
     now: Callable[[], str],
     new_id: Callable[[], str],
     remember: Callable[[str], None],
 ) -> RunStore:
-    """Create a run's directory with its configuration; raise Conflict if the run exists.
+    """Create a run's directory with its configuration `text`; raise Conflict if the run exists.
 
     `remember` gets the digest of the configuration, which identifies the run as the person's own.
     """
@@ -213,9 +213,9 @@ def create_run(
         path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode()
     )
     # The id makes the digest unique to this run: consent for one must not cover a copy.
-    text = f"# run {new_id()}\n{dump_run_config(config)}".encode()
-    remember(_hash_config(text))
-    replace_file(path / CONFIG, text)
+    frozen = f"# run {new_id()}\n{text}".encode()
+    remember(_hash_config(frozen))
+    replace_file(path / CONFIG, frozen)
     return RunStore(path, now=now, new_id=new_id)
 
 

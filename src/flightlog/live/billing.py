@@ -7,7 +7,7 @@ responses, so that the profiles add up to the total. Pure functions.
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from flightlog.live.state import (
@@ -19,8 +19,9 @@ from flightlog.live.state import (
     VendorLimits,
 )
 from flightlog.model.usage import BLOCK_MS, HOUR_MS, UsageLine, row_to_response
-from flightlog.usage.digest import UsageBucket
+from flightlog.usage.digest import UsageBucket, UsageDigest
 from flightlog.usage.prices import price
+from flightlog.usage.report import PACE_LEAST_MS
 
 LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
 COST_DIGITS = (
@@ -32,7 +33,14 @@ _ADDED = (
 )
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
-BURN_LEAST_MS = 5 * MINUTE_MS  # the first response of a block says nothing about an hour
+HOURS_SHOWN = 24
+LIMIT_NAMES = {
+    "five_hour": "5-hour",
+    "seven_day": "7-day",
+    "seven_day_opus": "7-day Opus",
+    "seven_day_sonnet": "7-day Sonnet",
+    "spend_limit": "spend",
+}
 SLOPE_MS = 90 * MINUTE_MS  # the forecast follows the current pace, not that of the whole block
 SLOPE_LEAST_MS = 5 * MINUTE_MS  # the vendor's percentages are too coarse for a shorter span
 SAME_WINDOW_MS = 600_000  # reset times of one window differ by some minutes between payloads
@@ -95,7 +103,7 @@ def compute_billing(
     cost = sum(payment.cost_usd for payment in block)
     tokens = sum(payment.total_tokens for payment in block)
     began = min((max(payment.first_ms, start) for payment in block), default=now_ms)
-    elapsed_ms = max(now_ms - began, BURN_LEAST_MS)
+    elapsed_ms = max(now_ms - began, PACE_LEAST_MS)
     window = profile.limits.five_hour if profile.limits and official else None
     week, midnight = now_ms - WEEK_MS, _midnight_ms(now_ms, zone)
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
@@ -158,18 +166,12 @@ def forecast_exhaustion(
 def newest_limits(reported: Iterable[VendorLimits | None]) -> VendorLimits | None:
     """Return each window as it was reported last."""
     known = [limits for limits in reported if limits is not None]
-    five_hour, seven_day = (
-        max(
-            (window for window in windows if window is not None),
-            key=lambda window: window.as_of or 0,
-            default=None,
-        )
-        for windows in (
-            [limits.five_hour for limits in known],
-            [limits.seven_day for limits in known],
-        )
-    )
-    return VendorLimits(five_hour, seven_day) if five_hour or seven_day else None
+    newest = VendorLimits()
+    for name in VendorLimits.__struct_fields__:
+        windows = [window for limits in known if (window := getattr(limits, name)) is not None]
+        last = max(windows, key=lambda window: window.as_of or 0, default=None)
+        setattr(newest, name, last)
+    return newest if newest != VendorLimits() else None
 
 
 def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
@@ -210,7 +212,8 @@ def profile_urgency(profile: AuthProfile) -> float:
     return max(
         (
             min(window.used_percent or 0.0, 100.0)
-            for window in (limits.seven_day, limits.five_hour)
+            # A limit of one model leaves the others.
+            for window in (limits.seven_day, limits.five_hour, limits.spend_limit)
             if window is not None and (window.resets_at is None or window.resets_at > now_ms)
         ),
         default=0.0,
@@ -241,11 +244,22 @@ def find_cost_issues(bill: Billing, thresholds: Thresholds, now_ms: int) -> list
         if budget and 100 * spent / budget >= warn:
             issues.append(f"Budget {name} {100 * spent / budget:.0f}% used")
     limits = bill.limits or VendorLimits()
-    for name, window in (("5-hour", limits.five_hour), ("7-day", limits.seven_day)):
+    for field, name in LIMIT_NAMES.items():
+        window = getattr(limits, field)
         running = window is not None and (window.resets_at or 0) > now_ms
         if window is not None and running and (window.used_percent or 0) >= warn:
             issues.append(f"{name} limit {window.used_percent:.0f}% used")
     return issues
+
+
+def sum_hourly_costs(digests: Iterable[UsageDigest], now_ms: int) -> tuple[float, ...]:
+    """Return the cost in USD of each of the last 24 hours, oldest first."""
+    hours = [0.0] * HOURS_SHOWN
+    for bucket in chain.from_iterable(digest.buckets for digest in digests):
+        age_hours = (now_ms - bucket.last_ms) // HOUR_MS
+        if 0 <= age_hours < HOURS_SHOWN:
+            hours[HOURS_SHOWN - 1 - age_hours] += bucket.cost_usd or 0.0
+    return tuple(hours)
 
 
 def round_cents(usd: float) -> float:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
-from flightlog.live.billing import find_cost_issues, round_cents
+from flightlog.live.billing import find_cost_issues, round_cents, sum_hourly_costs
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
 from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
@@ -27,6 +27,7 @@ from flightlog.live.state import (
     AuthProfile,
     RuntimeSession,
     RuntimeState,
+    SessionActivity,
     SessionCost,
     SessionMetadata,
     Thresholds,
@@ -96,6 +97,8 @@ class LiveState(Struct):
     now_ms: int
     launches: dict[str, layout.LaunchInfo]
     changed_count: int = 0
+    hourly_costs: tuple[float, ...] = ()
+    """USD of each of the last 24 hours, oldest first; empty if it was not collected now."""
 
 
 def collect_live_state(
@@ -165,6 +168,7 @@ class LiveCollector:
         broken = update.error or before.error
         live = LiveState(str(self.where.config_dir), update.state, broken, now_ms, launches)
         live.changed_count = self._write_output(live)
+        live.hourly_costs = sum_hourly_costs(digests, now_ms)
         if now_ms - self.observer.cleanup_ms > DAY_MS:
             clean_up(folder, self.where.home, now_ms)
             self.observer.cleanup_ms = now_ms
@@ -233,6 +237,7 @@ class LiveCollector:
         return health.HealthSignals(
             now_ms=self.now_ms,
             last_event=memo.last_event,
+            last_tool=memo.last_tool,
             event_ms=max(memo.event_ms, status_ms),
             changed_ms=self._last_record_ms(recording) if recording else 0,
             transcript_exists=recording is not None and recording.main is not None,
@@ -284,6 +289,9 @@ class LiveCollector:
             ),
             profile_switches=ledger.list_switches(memo.session),
             tmux=memo.tmux,
+            activity=SessionActivity(memo.last_event, memo.event_ms, memo.last_tool or None)
+            if memo.last_event
+            else None,
         )
 
     def _write_state(

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.hooks import QUESTION_TOOLS
 from flightlog.hooks.statusline_segments import NEAR_ISSUE
 from flightlog.live.state import RuntimeSession, SessionHealth, Thresholds
 from flightlog.model.errors import Incident, IncidentKind
@@ -30,6 +31,7 @@ class HealthSignals(Struct):
 
     now_ms: int
     last_event: str = ""
+    last_tool: str = ""
     event_ms: int = 0
     changed_ms: int = 0
     transcript_exists: bool = False
@@ -74,7 +76,8 @@ def lifecycle_of(signs: HealthSignals) -> str:
         return ENDED
     if signs.pid_alive is False:
         return ORPHANED
-    if signs.last_event in _WAIT_EVENTS:
+    asks = signs.last_event == "PreToolUse" and signs.last_tool in QUESTION_TOOLS
+    if signs.last_event in _WAIT_EVENTS or asks:
         return WAITING
     writing = not signs.has_hooks and signs.now_ms - signs.changed_ms < SYNCED_MS
     if signs.last_event in _WORK_EVENTS or writing:

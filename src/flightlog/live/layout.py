@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.hooks.statusline_segments import WORDS, parse_template
 from flightlog.live import health
 from flightlog.live.health import LIVE_MS
 from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, format_time, to_wire
 from flightlog.model.addresses import is_safe
-from flightlog.model.errors import UNREADABLE
+from flightlog.model.errors import UNREADABLE, Misconfigured
 from flightlog.model.output_files import OutputFile, Tier
+from flightlog.model.text import one_line, suggest_name
 
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
@@ -64,6 +66,17 @@ def session_body(
         "thresholds": to_wire(health.effective_thresholds(state.thresholds, own)),
         "statusline": {"template": template} if template else {},
     }
+
+
+def check_template(template: str, origin: str) -> None:
+    """Raise if a template of the status line has an unknown word.
+
+    For commands that a person runs: in the agent's session the line leaves the word out.
+    """
+    for word in [name for name, _ in parse_template(template) if name not in WORDS]:
+        hint = suggest_name(word, WORDS)
+        message = f"unknown word {{{one_line(word, 40)}}} in the status line's template"
+        raise Misconfigured(f"{message}: {origin}", hint=hint)
 
 
 def fingerprint_session(session: RuntimeSession, launch: LaunchInfo, template: str) -> int:

@@ -13,7 +13,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit, is_notice, read_new_status
+from flightlog.agents.claude_code.hooks import (
+    ClientStatus,
+    StatusLimit,
+    is_notice,
+    read_new_status,
+    read_tool_name,
+)
 from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.hooks.statusline_segments import compaction_point, context_percent
@@ -68,6 +74,7 @@ class ObservedSession(Struct):
     transcript_offset: int = 0
     last_event: str = ""
     event_ms: int = 0
+    last_tool: str = ""
     status: ClientStatus | None = None
     message_count: int = 0
     last_message: str = ""
@@ -98,8 +105,9 @@ class ObserverState(Struct):
         if limits is None:
             return
         stored = self.limits.setdefault(name, VendorLimits())
-        stored.five_hour = _vendor_window(limits.five_hour, at_ms) or stored.five_hour
-        stored.seven_day = _vendor_window(limits.seven_day, at_ms) or stored.seven_day
+        for field in VendorLimits.__struct_fields__:
+            window = _vendor_window(getattr(limits, field), at_ms)
+            setattr(stored, field, window or getattr(stored, field))
         block = limits.five_hour
         if block is not None and block.used_percentage is not None:
             samples = self.samples.setdefault(name, [])
@@ -124,6 +132,7 @@ def update_observation(
     for record in records:
         if record.at_ms >= memo.event_ms and not is_notice(record):
             memo.last_event, memo.event_ms = record.event, record.at_ms
+            memo.last_tool = one_line(read_tool_name(record), _NAME_CHARS_MAX)
     fresh, memo.status_offset = read_new_status(folder, memo.status_offset)
     if fresh:
         memo.status = fresh[-1]
@@ -302,12 +311,13 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
             memo.tmux, memo.tmux_checked_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
     for socket, sessions in due.items():
-        panes = _list_panes(socket)
+        panes = list_panes(socket)
         for memo in sessions:
             memo.tmux = panes.get(memo.tmux.pane, memo.tmux) if memo.tmux else None
 
 
-def _list_panes(socket: str) -> dict[str, TmuxPane]:
+def list_panes(socket: str) -> dict[str, TmuxPane]:
+    """Return the panes of the tmux server at `socket`, by id; none if it is another user's."""
     if not _is_ours(socket):
         return {}
     import subprocess  # noqa: PLC0415 - most collections start no tmux
@@ -321,13 +331,13 @@ def _list_panes(socket: str) -> dict[str, TmuxPane]:
     except (OSError, subprocess.TimeoutExpired):
         return {}
     lines = done.stdout.decode("utf-8", "replace").splitlines()
-    return dict(_parse_pane(line) for line in lines if line.count(_SEPARATOR) >= 4)
+    return dict(_parse_pane(line, socket) for line in lines if line.count(_SEPARATOR) >= 4)
 
 
-def _parse_pane(line: str) -> tuple[str, TmuxPane]:
+def _parse_pane(line: str, socket: str) -> tuple[str, TmuxPane]:
     pane, width, height, window, session = line.split(_SEPARATOR, 4)
-    sizes = (int(size) if size.isdecimal() else None for size in (width, height))
-    return pane, TmuxPane(pane, one_line(session, _NAME_CHARS_MAX), window, *sizes)
+    wide, high = (int(size) if size.isdecimal() else None for size in (width, height))
+    return pane, TmuxPane(pane, one_line(session, _NAME_CHARS_MAX), window, wide, high, socket)
 
 
 def _is_ours(socket: str) -> bool:

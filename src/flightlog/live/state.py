@@ -34,6 +34,9 @@ class VendorLimits(Struct, rename="camel"):
 
     five_hour: VendorWindow | None = None
     seven_day: VendorWindow | None = None
+    seven_day_opus: VendorWindow | None = None
+    seven_day_sonnet: VendorWindow | None = None
+    spend_limit: VendorWindow | None = None
 
 
 class Forecast(Struct, rename="camel"):
@@ -184,13 +187,22 @@ class ProfileSwitch(Struct, rename="camel"):
 
 
 class TmuxPane(Struct, rename="camel"):
-    """The tmux pane of the session."""
+    """The tmux pane of the session, and the socket of its server."""
 
     pane: str = ""
     session: str | None = None
     window: str | None = None
     width: int | None = None
     height: int | None = None
+    socket: str | None = None
+
+
+class SessionActivity(Struct, rename="camel"):
+    """The hook event that came last, when, and the tool that it names."""
+
+    event: str = ""
+    since: int = 0
+    tool: str | None = None
 
 
 class RuntimeSession(Struct, rename="camel"):
@@ -210,6 +222,7 @@ class RuntimeSession(Struct, rename="camel"):
     cost: SessionCost | None = None
     profile_switches: list[ProfileSwitch] | None = None
     tmux: TmuxPane | None = None
+    activity: SessionActivity | None = None
     formatted_strings: dict[str, str] | None = None
     """The status line as last collected, without color, by `width40` to `width200`."""
 

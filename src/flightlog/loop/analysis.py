@@ -4,9 +4,12 @@ Calibration compares confidence with outcome: a reliability curve, the Brier sco
 with which the next session corrects its confidence.
 """
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,12 @@ from msgspec import Struct
 from flightlog.loop import events, layout
 from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.directories import JOURNAL, LoopEvent, iter_events
-from flightlog.loop.state import LoopState
+from flightlog.loop.state import LoopState, TimelineEntry
 from flightlog.model.text import pluralize
 
 BINS = 10
 _PRIOR = 5.0  # weight of the raw confidence, in decisions, against few observed outcomes
+CALIBRATION_MIN = 20  # decisions; with fewer the figures say nothing, so none are shown
 _PAIRS_MIN = 10  # with fewer decisions there is no correction
 _FAILED = ("failure", "timeout")
 _TASK_EVENTS = (
@@ -130,6 +134,8 @@ class TaskHistory:
     """What happened to one task, with event numbers."""
 
     start_events: list[int] = field(default_factory=list)
+    cuts: list[tuple[int, float]] = field(default_factory=list)
+    last_end: int = 0
     failures: list[tuple[int, str, str]] = field(default_factory=list)
     remedies: list[tuple[int, str, str]] = field(default_factory=list)
     ended: tuple[int, str, float, str] | None = None
@@ -152,6 +158,7 @@ class LoopAccount:
     questions: list[tuple[int, str, str, str, int]] = field(default_factory=list)
     gates: list[tuple[int, str, float | None, bool | None]] = field(default_factory=list)
     milestones: list[tuple[int, str]] = field(default_factory=list)
+    timeline: list[tuple[int, TimelineEntry]] = field(default_factory=list)
     runners: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     pairs: list[ConfidenceOutcome] = field(default_factory=list)
@@ -162,12 +169,17 @@ def build_account(records: Iterable[LoopEvent]) -> LoopAccount:
     account = LoopAccount()
     records = list(records)
     for record in records:
+        last = account.state.timeline[-1] if account.state.timeline else None
         apply_event(account.state, record.timestamp, record.event)
+        new = list(takewhile(partial(operator.is_not, last), reversed(account.state.timeline)))
+        account.timeline += [(record.seq, entry) for entry in reversed(new)]
         account.first, account.last = account.first or record.seq, record.seq
         account.kinds[str(record.event.__struct_config__.tag)] += 1
         if isinstance(record.event, _TASK_EVENTS):
             history = account.tasks.setdefault(record.event.task, TaskHistory())
             _add_task_event(history, record.seq, record.event)
+            if isinstance(record.event, events.AttemptEnded):
+                history.last_end = record.seq
         else:
             _add_event(account, record.seq, record.event)
     account.pairs = pair_outcomes(records)
@@ -203,9 +215,13 @@ def _add_task_event(task: TaskHistory, seq: int, event: events.Event) -> None:
     match event:
         case events.TaskStarted():
             task.start_events.append(seq)
+        case events.AttemptEnded(result="cut"):
+            task.cuts.append((seq, event.duration_s))
         case events.AttemptEnded() if event.result in (*_FAILED, "limited"):
             task.failures.append((seq, event.error_type or event.result, event.error_message))
             task.wasted_s += event.duration_s
+        case events.TaskVerified(passed=True):
+            task.artifacts |= dict.fromkeys(event.artifacts, seq)
         case events.TaskVerified(passed=False):
             task.failures.append((seq, "validation", event.error_message))
         case events.TaskEnded():
@@ -308,8 +324,10 @@ def render_text(analysis: LoopAnalysis) -> str:
     people = f"{pluralize(analysis.questions, 'question')}, {pluralize(analysis.runners, 'runner')}"
     lines += [f"breaker opened {pluralize(analysis.breaker_trips, 'time')}, {people}"]
     score = analysis.calibration
-    if score.brier_score is None:
-        return "\n".join([*lines, "calibration: no decision has an outcome yet"])
+    if score.decisions < CALIBRATION_MIN or score.brier_score is None:
+        known = pluralize(score.decisions, "decision")
+        few = f"calibration: {known} with an outcome, {CALIBRATION_MIN} are needed"
+        return "\n".join([*lines, few])
     decisions = pluralize(score.decisions, "decision")
     lines += [
         f"calibration: Brier score {score.brier_score:.3f} over {decisions}, mean gap {score.calibration_gap:.3f}"

@@ -8,6 +8,7 @@ under a unique number.
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from msgspec import json
 from flightlog.loop import events, layout
 from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.layout import build_templates, readme_text
-from flightlog.loop.plan.schema import Plan
+from flightlog.loop.plan.schema import Plan, select_phase
 from flightlog.loop.state import LoopState
 from flightlog.model.errors import UNREADABLE, Conflict, Damage, Invalid, NotFound
 from flightlog.model.output_files import OutputFile, Tier
@@ -25,7 +26,7 @@ from flightlog.model.text import parse_utc_time
 from flightlog.privacy.tiers import layout_of, render_gitignore
 from flightlog.store.directories import publish_dir, remove_abandoned_dirs, staging_dir
 from flightlog.store.files import create_file, ensure_dir, remove_stale_temps
-from flightlog.store.jsonl import JsonlLine, read_lines, read_together
+from flightlog.store.jsonl import TORN_TAIL, JsonlLine, append_line, read_lines, read_together
 from flightlog.store.locks import exclusive_lock, holder_note
 from flightlog.store.output_files import write_output_files
 
@@ -37,6 +38,9 @@ ARCHIVE = "archive"
 JOURNAL = "journal.jsonl"
 _NAME = re.compile(r"session-(\d{3,})(-[a-z0-9-]*)?")
 CHECKPOINT, PLAN, LEASE = "checkpoint.json", "plan.yaml", "runner.lock"
+ACTIVITY = "activity.json"
+STATE_VERSION = 2  # raised when the fold changes, so that an older checkpoint is not believed
+ELSEWHERE = "loop-sessions.jsonl"  # in the data directory
 SUMMARIES = "summaries"
 _SLUG_CHARS = 60  # leaves room for the number and temporary suffixes in a file name
 
@@ -58,6 +62,12 @@ def session_number(path: Path) -> int:
 def session_id(path: Path) -> str:
     """Return a session's id: its name without the slug, or a name that a person chose."""
     return f"session-{session_number(path):03}" if session_number(path) else path.name
+
+
+def session_slug(path: Path) -> str:
+    """Return a session's name without its number, as in `run --session NAME`."""
+    match = _NAME.fullmatch(path.name)
+    return (match[2] or "")[1:] if match else ""
 
 
 def find_session_dir(root: Path, name: str) -> Path:
@@ -82,6 +92,31 @@ def find_session_dir(root: Path, name: str) -> Path:
     raise NotFound(f"no session is called {name!r} below {root.name}", hint=f"one of: {names}")
 
 
+def sessions_elsewhere(data_dir: str, project: Path) -> list[Path]:
+    """Return the sessions of a project in directories that a person named."""
+    found: dict[Path, None] = {}
+    path = Path(data_dir) / ELSEWHERE
+    for line in read_lines(path) if path.is_file() else ():
+        with suppress(*UNREADABLE):
+            entry = json.decode(getattr(line, "data", b""), type=_SessionElsewhere)
+            directory = Path(entry.directory)
+            if entry.project == str(project.resolve()) and (directory / JOURNAL).is_file():
+                found[directory] = None
+    return list(found)
+
+
+def record_elsewhere(data_dir: str, project: Path, directory: Path) -> None:
+    """Remember a session outside the project's directory, so that commands find it by its name."""
+    if directory.resolve() not in sessions_elsewhere(data_dir, project):
+        entry = _SessionElsewhere(str(project.resolve()), str(directory.resolve()))
+        append_line(Path(data_dir) / ELSEWHERE, json.encode(entry))
+
+
+class _SessionElsewhere(msgspec.Struct):
+    project: str
+    directory: str
+
+
 class LoopEvent(NamedTuple):
     """One event, with its number and time."""
 
@@ -91,18 +126,23 @@ class LoopEvent(NamedTuple):
 
 
 class LoopSession(NamedTuple):
-    """A session's directory, current state and runner ("" if none is running)."""
+    """A session's directory, current state and runner ("" if none is running).
+
+    `damaged_lines` of the journal cannot be read; what they recorded is missing in the state.
+    """
 
     directory: Path
     state: LoopState
     runner: str
+    damaged_lines: int = 0
 
     def read_plan(self, redactor: "Redactor") -> Plan:
         """Return the session's plan, redacted."""
         # The YAML parser is slow to load, and `loop status` does not need it.
         from flightlog.loop.plan.load import parse_plan, redact_plan  # noqa: PLC0415
 
-        return redact_plan(parse_plan((self.directory / PLAN).read_bytes(), PLAN), redactor)
+        plan = parse_plan((self.directory / PLAN).read_bytes(), PLAN)
+        return redact_plan(select_phase(plan, self.state.phase), redactor)
 
     def build_metadata(self, redactor: "Redactor") -> dict[str, Any]:
         """Return the content of `session-metadata.yaml`."""
@@ -110,11 +150,35 @@ class LoopSession(NamedTuple):
 
 
 class Checkpoint(msgspec.Struct):
-    """A cache of the state up to the event `last` at `offset`."""
+    """A cache of the state up to the event `last` at `offset`, and the damaged lines before it."""
 
     offset: int
     last: str
     state: LoopState
+    damaged_lines: int = 0
+    version: int = 0
+
+
+class LoopActivity(msgspec.Struct):
+    """What the runner of an epoch does now, written again and again while it does it."""
+
+    epoch: int
+    task: str = ""
+    attempt: int = 0
+    since: float = 0.0
+    updated_at: float = 0.0
+    tool: str = ""
+
+
+def read_activity(directory: Path, state: LoopState) -> tuple[LoopActivity | None, float]:
+    """Return what the last runner was seen doing, and when it was seen; a cache, like the checkpoint."""
+    path = directory / ACTIVITY
+    try:
+        activity = json.decode(path.read_bytes(), type=LoopActivity)
+        seen_at = path.stat().st_mtime
+    except (OSError, *UNREADABLE):
+        return None, 0.0
+    return (activity, seen_at) if activity.epoch == state.epoch else (None, 0.0)
 
 
 class _JournalHead(msgspec.Struct):
@@ -127,18 +191,22 @@ def open_loop_session(directory: Path) -> LoopSession:
     """Return a session, reading only the events after its last checkpoint."""
     path = directory / JOURNAL
     if not path.is_file():
+        if (directory / "final-report.md").is_file():  # retention keeps the report
+            hint = f"read its report: {directory / 'final-report.md'}"
+            raise NotFound(f"the raw log of {directory.name} was deleted after a year", hint=hint)
         raise NotFound(
             f"no session has begun in {directory.name}", hint="flightlog loop run --plan FILE"
         )
-    state, offset = _load_checkpoint(directory, path)
+    state, offset, damaged = _load_checkpoint(directory, path)
     decoder = json.Decoder(events.Event)
     skip = offset is not None  # the checkpoint includes the event at its offset
     for line in read_lines(path, offset or 0):
+        damaged += isinstance(line, Damage) and line.reason != TORN_TAIL
         event = None if skip or isinstance(line, Damage) else _decode_line(line, decoder)
         skip = False
         if event is not None:
             apply_event(state, event.timestamp, event.event)
-    return LoopSession(directory, state, holder_note(directory / LEASE))
+    return LoopSession(directory, state, holder_note(directory / LEASE), damaged)
 
 
 def iter_events(directory: Path) -> Iterator[LoopEvent]:
@@ -158,16 +226,17 @@ def _decode_line(line: JsonlLine, decoder: "json.Decoder[events.Event]") -> Loop
         return None
 
 
-def _load_checkpoint(directory: Path, path: Path) -> tuple[LoopState, int | None]:
+def _load_checkpoint(directory: Path, path: Path) -> tuple[LoopState, int | None, int]:
     try:
         checkpoint = json.decode((directory / CHECKPOINT).read_bytes(), type=Checkpoint)
         with path.open("rb") as file:
             file.seek(checkpoint.offset)
-            if json.decode(file.readline(), type=_JournalHead).id == checkpoint.last:
-                return checkpoint.state, checkpoint.offset
+            is_same = json.decode(file.readline(), type=_JournalHead).id == checkpoint.last
+            if is_same and checkpoint.version == STATE_VERSION:
+                return checkpoint.state, checkpoint.offset, checkpoint.damaged_lines
     except (OSError, *UNREADABLE):
         pass
-    return LoopState(), None
+    return LoopState(), None, 0
 
 
 def prepare_root(root: Path) -> None:

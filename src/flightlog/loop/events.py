@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from flightlog.loop.plan.schema import Budgets, LoopConfig
 
-Result = Literal["success", "failure", "timeout", "interrupted", "limited", "budget"]
+Result = Literal["success", "failure", "timeout", "interrupted", "limited", "budget", "cut"]
 
 
 class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
@@ -28,14 +28,21 @@ class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
     calibration: tuple[tuple[float, float], ...] = ()
     project: str = ""
     marker: str = ""
+    names: dict[str, str] = {}
+    phase: int | None = None
+    metrics: dict[str, float] = {}
 
 
 class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
-    """A runner takes the session; runners with a lower epoch may not write any more."""
+    """A runner takes the session; runners with a lower epoch may not write any more.
+
+    `last_alive_at` is when the runner before it was last seen at work, 0 if unknown.
+    """
 
     runner: str
     epoch: int
     is_resumed: bool = False
+    last_alive_at: float = 0.0
 
 
 class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
@@ -58,7 +65,19 @@ class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
     attempt: int
     mode: Literal["work", "diagnose", "delegate"]
     effect_id: str
+
+
+class AttemptRunStarted(Struct, frozen=True, tag_field="kind", tag="run_start"):
+    """The process of an attempt starts; after an interruption the same attempt starts again.
+
+    `snapshot` is the work tree before it. `is_resumed` says that the agent continues its session.
+    """
+
+    task: str
+    attempt: int
+    snapshot: str = ""
     agent_session: str = ""
+    is_resumed: bool = False
 
 
 class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
@@ -84,7 +103,11 @@ class TaskReported(Struct, frozen=True, tag_field="kind", tag="report"):
 
 
 class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
-    """An attempt ended; the verify commands decide whether its result is right."""
+    """An attempt ended; the verify commands decide whether its result is right.
+
+    `cut` means that its runner was killed; the next runner records it. `question` is what the
+    agent asked, `changes` are changed files with the lines added and removed.
+    """
 
     task: str
     attempt: int
@@ -104,10 +127,16 @@ class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
     agent_session: str = ""
     diff: str = ""
     last_message: str = ""
+    question: str = ""
+    denied_tools: tuple[str, ...] = ()
+    changes: tuple[tuple[str, int | None, int | None], ...] = ()
 
 
 class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
-    """Result of the verify commands with their exit codes; None means the tool is missing."""
+    """Result of the verify commands with their exit codes; None means the tool is missing.
+
+    `artifacts` are the declared output artifacts that exist.
+    """
 
     task: str
     attempt: int
@@ -116,15 +145,36 @@ class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
     missing_tools: tuple[str, ...] = ()
     error_message: str = ""
     duration_s: float = 0.0
+    artifacts: tuple[str, ...] = ()
+
+
+class TaskCommitted(Struct, frozen=True, tag_field="kind", tag="task_commit"):
+    """The files of a verified task were committed; `commit` is "" if there was nothing to commit."""
+
+    task: str
+    commit: str = ""
+    error_message: str = ""
 
 
 class TaskEnded(Struct, frozen=True, tag_field="kind", tag="task_complete"):
-    """A task ended; only `success`, which requires verification, counts as completed."""
+    """A task ended; only `success`, which requires verification, counts as completed.
+
+    `duration_s` is the time in which something ran; `counts` are its reports, by kind.
+    """
 
     task: str
     result: Literal["success", "failure", "skipped", "deferred"]
     duration_s: float
     reason: str = ""
+    counts: dict[str, int] = {}
+
+
+class TaskReopened(Struct, frozen=True, tag_field="kind", tag="task_redo"):
+    """A person wants an ended task done again, under a new key; or its files were restored."""
+
+    task: str
+    reason: str
+    is_restored: bool = False
 
 
 class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
@@ -181,6 +231,13 @@ class GateChecked(Struct, frozen=True, tag_field="kind", tag="quality_gate"):
     passed: bool | None
 
 
+class GateAccepted(Struct, frozen=True, tag_field="kind", tag="gate_accept"):
+    """A person accepted a gate that did not pass."""
+
+    name: str
+    reason: str
+
+
 class MilestoneReached(Struct, frozen=True, tag_field="kind", tag="milestone"):
     """A milestone was reached."""
 
@@ -208,10 +265,12 @@ class LoopStopped(Struct, frozen=True, tag_field="kind", tag="runtime_stopped"):
 
 
 class LoopResumed(Struct, frozen=True, tag_field="kind", tag="runtime_resumed"):
-    """The session continues after a pause, a stop or an error."""
+    """The session continues after a pause, a stop or an error, perhaps with other limits."""
 
     reason: str = ""
     budgets: Budgets | None = None
+    max_iterations: int | None = None
+    allowed_tools: tuple[str, ...] = ()
 
 
 class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete"):
@@ -222,8 +281,9 @@ class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete")
 
 
 SessionEvent = LoopStarted | RunnerAcquired | LoopPaused | LoopStopped | LoopResumed | LoopEnded
-TaskEvent = DecisionMade | TaskStarted | AttemptEnded | TaskVerified | TaskEnded | RecoveryStarted
+RunEvent = TaskStarted | AttemptRunStarted | AttemptEnded | TaskVerified
+TaskEvent = RunEvent | DecisionMade | TaskEnded | TaskReopened | TaskCommitted | RecoveryStarted
 NoteEvent = (
     UsageRecorded | TaskReported | GateChecked | MilestoneReached | WaitStarted | AlertRaised
-)
+) | GateAccepted
 Event = SessionEvent | TaskEvent | NoteEvent | BreakerChanged | QuestionAsked | QuestionAnswered

@@ -11,14 +11,39 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.loop.decide.fold import CONTEXT, metric_value
 from flightlog.loop.logs import ErrorLog
 from flightlog.loop.plan.schema import GateConfig, Plan, Task, TaskRun
-from flightlog.loop.state import GateState, LoopState
+from flightlog.loop.state import CONTEXT, GateState, LoopState, metric_value
 from flightlog.model.text import format_utc_time
 
 _TEMPLATE_CONFIG = ("max_iterations", "confidence_threshold", "human_intervention", "learning_rate")
 _SESSION = "session-XXX"
+_REPORT = """# Session Final Report: session-XXX
+
+**Session Name:** [Session Name]
+**Date:** [date]
+**Status:** [status]
+
+## Executive Summary
+
+## Progress
+
+## Artifacts Generated
+
+## Metrics
+
+## Challenges & Solutions
+
+## Lessons Learned
+
+## Next Steps
+
+## Raw Data
+
+- Execution log: `execution-log.json`
+- Progress tracking: `progress-tracking.yaml`
+- Decision history: `decision-history.json`
+"""
 
 
 def build_metadata(state: LoopState, plan: Plan, now: float) -> dict[str, Any]:
@@ -133,7 +158,10 @@ def feature_docs(state: LoopState) -> dict[str, Any]:
 
 def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
     """Return the content of `quality-metrics.json`: metrics, gates and verification."""
-    done = [task for task in state.tasks.values() if task.status == "completed"]
+    checked = {task.task_id for task in plan.tasks if task.has_verifier}
+    done = [
+        task for name, task in state.tasks.items() if task.status == "completed" and name in checked
+    ]
     recent = state.breaker.recent_results
     return {
         "session_id": state.session_id,
@@ -161,7 +189,7 @@ def current_phase(state: LoopState, plan: Plan) -> int:
     unfinished = [
         task.phase
         for task in plan.tasks
-        if state.task_state(task.task_id).status in {"pending", "in_progress"}
+        if state.task_state(task.task_id).status not in {"completed", "skipped"}
     ]
     return min(unfinished, default=max(phases))
 
@@ -264,6 +292,7 @@ def build_templates() -> dict[str, str]:
         "feature-docs-generated.json": _to_json(feature_docs(state)),
         "quality-metrics.json": _to_json(quality_metrics(state, plan)),
         "errors-and-retries.json": _to_json(ErrorLog().build_page(_SESSION)),
+        "final-report.md": _REPORT,
     }
 
 
@@ -284,6 +313,7 @@ it and is rewritten if it is damaged or missing.
 | feature-inventory.json, feature-docs-generated.json, quality-metrics.json | reports of tasks |
 | final-report.md | the report |
 | question.yaml | the open question: write the answer there and save |
+| runner.log | output of a session that runs in the background |
 
     ralph-runtime status --session session-001
     ralph-runtime monitor --session session-001

@@ -57,7 +57,7 @@ def _task_links(directory: Path) -> Iterator[TraceLink]:
     results: dict[str, str] = {}
     for record in iter_events(directory):
         match record.event:
-            case events.TaskStarted() | events.AttemptEnded() as event:
+            case events.AttemptRunStarted() | events.AttemptEnded() as event:
                 own = sessions.setdefault(event.task, {})
                 if event.agent_session:
                     own[event.agent_session] = None

@@ -13,7 +13,13 @@ _ACTIONS_TAKEN = {
     "pause_and_review": "paused_and_reviewed",
     "stop": "stopped",
 }
-_OWN_KEYS = {"task", "result", "duration_s"}
+# Kinds of errors and recoveries in the source document's words.
+_ERROR_TYPES = {"permission": "file_access_error", "api_limit": "api_limit"}
+_RECOVERY_ACTIONS = {
+    "retry": "retried", "skip": "skipped_to_next", "diagnose": "diagnosed", "delegate": "delegated",
+    "escalate": "requested_help", "ask": "requested_help", "repeat": "continued",
+}  # fmt: skip
+_OWN_KEYS = {"task", "result", "duration_s", "counts"}
 _FAILED = {"failure", "timeout", "limited"}
 
 
@@ -108,7 +114,8 @@ class ErrorLog:
             case events.TaskVerified() if not event.passed:
                 self._add_error(seq, at, event, ("validation", "medium"))
             case events.RecoveryStarted() if self._open.get(event.task):
-                self._open[event.task][-1][0]["recovery_action"] = event.action
+                action = _RECOVERY_ACTIONS.get(event.action, event.action)
+                self._open[event.task][-1][0]["recovery_action"] = action
             case events.TaskEnded():
                 self._resolve_errors(at, event)
             case events.BreakerChanged():
@@ -136,7 +143,7 @@ class ErrorLog:
             "timestamp": format_utc_time(at),
             "event": f"e{seq}",
             "task_id": event.task,
-            "error_type": kind[0],
+            "error_type": _ERROR_TYPES.get(kind[0], f"{kind[0]}_error"),
             "error_message": event.error_message,
             "severity": kind[1],
             "retry_count": len(before),
@@ -151,8 +158,8 @@ class ErrorLog:
         for entry, since in self._open.pop(event.task, []):
             entry["resolved"] = event.result in {"success", "skipped"}
             entry["resolution_time_seconds"] = round(at - since, 3) if entry["resolved"] else None
-            if event.result == "skipped" and entry["recovery_action"] in {None, "skip"}:
-                entry["recovery_action"] = "skipped_to_next"
+            if event.result == "skipped":
+                entry["recovery_action"] = _RECOVERY_ACTIONS["skip"]
 
     def _apply_breaker_change(self, seq: int, at: float, event: events.BreakerChanged) -> None:
         if event.to_state == "open":
@@ -189,4 +196,5 @@ def build_log_entry(seq: int, at: float, event: Event, names: dict[str, str]) ->
         for name, value in fields.items()
         if name not in _OWN_KEYS and value not in ("", None, [], {})
     }
-    return {**entry, "details": {"event": f"e{seq}", **details}}
+    counts = fields.get("counts") or {}
+    return {**entry, "details": {"event": f"e{seq}", **details, **counts}}

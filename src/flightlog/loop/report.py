@@ -1,17 +1,37 @@
 """Insights of a session and `final-report.md`, with event numbers as evidence."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
 
 from flightlog.loop import layout
-from flightlog.loop.analysis import LoopAccount, TaskHistory, build_account, measure_calibration
-from flightlog.loop.directories import iter_events, open_loop_session
+from flightlog.loop.analysis import (
+    CALIBRATION_MIN,
+    LoopAccount,
+    TaskHistory,
+    build_account,
+    measure_calibration,
+)
+from flightlog.loop.decide.recovery import explain_error
+from flightlog.loop.directories import LoopSession, iter_events, open_loop_session
 from flightlog.loop.plan.load import redact_event
 from flightlog.loop.plan.schema import Plan
+from flightlog.loop.session_overview import (
+    LoopFileChange,
+    agent_statements,
+    answer_command,
+    changed_files,
+    describe_change,
+    format_cost,
+    format_duration,
+    next_command,
+    other_answers,
+    task_outcome,
+    task_rows,
+)
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.text import format_utc_time, one_line, pluralize
 from flightlog.privacy.json_redactor import JsonRedactor
@@ -56,7 +76,7 @@ def _make_insight(about: str, sentence: str, numbers: Iterable[int]) -> Insight:
 def _task_insights(whole: LoopAccount) -> Iterator[Insight]:
     done = {name: task for name, task in whole.tasks.items() if _is_completed(task)}
     if done:
-        first = sum(not task.failures for task in done.values())
+        first = sum(not (task.failures or task.cuts) for task in done.values())
         sentence = f"{first} of {len(done)} completed tasks were right at the first attempt."
         ends = [task.ended[0] for task in done.values() if task.ended]
         yield _make_insight("attempts", sentence, ends)
@@ -66,7 +86,8 @@ def _task_insights(whole: LoopAccount) -> Iterator[Insight]:
         spent_s = _task_seconds(task)
         share = f"{spent_s / total_s:.0%} of the time of all completed tasks"
         numbers = [task.start_events[0], *(task.ended[:1] if task.ended else ())]
-        yield _make_insight("time", f"Task {name} took {spent_s:.1f} s, {share}.", numbers)
+        spent = format_duration(spent_s)
+        yield _make_insight("time", f"Task {name} took {spent}, {share}.", numbers)
     for name, task in whole.tasks.items():
         if task.ended and not _is_completed(task):
             seq, result, _, why = task.ended
@@ -123,7 +144,7 @@ def _people_insights(whole: LoopAccount) -> Iterator[Insight]:
 
 def _confidence_insights(whole: LoopAccount) -> Iterator[Insight]:
     score = measure_calibration(whole.pairs)
-    if score.calibration_gap is None or score.decisions < 3:
+    if score.calibration_gap is None or score.decisions < CALIBRATION_MIN:
         return
     mean = sum(pair.confidence for pair in whole.pairs) / len(whole.pairs)
     right = sum(pair.is_correct for pair in whole.pairs) / len(whole.pairs)
@@ -161,8 +182,7 @@ def _is_completed(task: TaskHistory) -> bool:
 
 
 def _shorten_sentence(text: str) -> str:
-    line = " ".join(text.split())
-    return (line[:160] + "…" if len(line) > 160 else line).rstrip(".") + "."
+    return one_line(text, 160).rstrip(".") + "."
 
 
 def write_report(directory: Path, redactor: Redactor) -> str:
@@ -172,27 +192,37 @@ def write_report(directory: Path, redactor: Redactor) -> str:
         record._replace(event=redact_event(record.event, json_redactor))
         for record in iter_events(directory)
     )
-    clean = redactor.redact_as_clean(render_report(build_account(records), plan))
+    account = build_account(records)
+    account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
+    session = open_loop_session(directory)
+    runner = session.runner if account.state.status == "in_progress" else ""
+    session = session._replace(state=account.state, runner=runner)
+    clean = redactor.redact_as_clean(render_report(session, account, plan))
     write_output_files(directory, [OutputFile(REPORT, Tier.SHAREABLE, clean)])
     return clean.text
 
 
-def render_report(whole: LoopAccount, plan: Plan) -> str:
+def render_report(session: LoopSession, whole: LoopAccount, plan: Plan) -> str:
     """Return the text of the report."""
     state = whole.state
+    files = changed_files(state, (session.directory / state.project).resolve())
     date = (format_utc_time(state.started_at) or "")[:10]
     head = [
         f"# Session Final Report: {state.session_id}",
         f"**Session Name:** {one_line(state.session_name, 120)}  \n**Date:** {date}  \n**Status:** {state.status}",
     ]
     sections = {
-        "Executive Summary": _summary_lines(whole, plan),
+        "Executive Summary": _summary_lines(session, whole, plan),
         "Progress": _progress_lines(whole, plan),
+        "Tasks": _task_lines(session, whole),
+        "What the Agents Said": _statement_lines(whole),
+        "Changed Files": _file_lines(whole, files),
+        "Timeline": _timeline_lines(whole),
         "Artifacts Generated": _artifact_lines(whole),
         "Metrics": _metric_lines(whole),
         "Challenges & Solutions": _challenge_lines(whole),
         "Lessons Learned": _lesson_lines(whole),
-        "Next Steps": _next_step_lines(whole, plan),
+        "Next Steps": _next_step_lines(session, whole),
         "Raw Data": iter(_RAW_DATA),
     }
     parts = [
@@ -209,19 +239,68 @@ def _limit_lines(lines: list[str]) -> list[str]:
     )
 
 
-def _summary_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
+def _summary_lines(session: LoopSession, whole: LoopAccount, plan: Plan) -> Iterator[str]:
     state = whole.state
     endings = {"completed": "was completed", "error": "ended in error"}
     endings["paused"] = "is paused and can be resumed"
-    ending = endings.get(state.status, "is still in progress")
+    ending = endings.get(
+        state.status, "is still in progress" if session.runner else "was cut short"
+    )
     end = f"e{whole.ending[0]}" if whole.ending else f"e{whole.last}"
+    verified = sum(task_outcome(state, name) == "verified" for name in state.tasks)
     yield (
         f"The plan «{one_line(plan.plan, 100)}» {ending}: "
-        f"{state.completed_count} of {len(plan.tasks)} tasks were verified "
-        f"[e{whole.first}, {end}]."
+        f"{state.completed_count} of {pluralize(len(plan.tasks), 'task')} completed, {verified} of "
+        f"them verified [e{whole.first}, {end}]."
     )
+    figures = layout.performance_figures(state, state.last_at)
+    worked = format_duration(figures["total_duration_seconds"])
+    cost = "an unknown amount" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f} USD"
+    yield f"\nIt worked for {worked} and cost {cost} for {pluralize(state.totals.calls, 'model call')}."
     if state.reason:
         yield f"\nReason: {one_line(state.reason, 400)} [{end}]."
+    if state.question is not None:
+        asked = format_utc_time(state.question.asked_at)
+        yield f"\nA question is open since {asked}: {one_line(state.question.event.text, 600)}"
+        command = answer_command(session.directory.name, state)
+        yield f"\nAnswer: `{command}`{other_answers(state)}"
+    if session.damaged_lines:
+        lost = pluralize(session.damaged_lines, "line")
+        yield f"\nThe journal is damaged: {lost} cannot be read; what they recorded is missing here."
+
+
+def _task_lines(session: LoopSession, whole: LoopAccount) -> Iterator[str]:
+    yield "| task | name | outcome | attempts | duration | cost (USD) |"
+    yield "|---|---|---|--:|--:|--:|"
+    for row in task_rows(session):
+        name = one_line(row.name, 80).replace("|", "/")
+        cuts = len(whole.tasks.get(row.id, TaskHistory()).cuts)
+        attempts = f"{row.attempts} ({cuts} cut short)" if cuts else str(row.attempts)
+        outcome = task_outcome(whole.state, row.id)
+        figures = f"{format_duration(row.duration_s)} | {format_cost(row.cost_usd)}"
+        yield f"| {row.id} | {name} | {outcome} | {attempts} | {figures} |"
+
+
+def _statement_lines(whole: LoopAccount) -> Iterator[str]:
+    statements = agent_statements(whole.state)
+    for task_id, text in statements:
+        yield f"- Task {task_id}: {text} [e{whole.tasks[task_id].last_end}]"
+    if not statements:
+        yield "None: no agent ran."
+
+
+def _file_lines(whole: LoopAccount, files: Sequence[LoopFileChange]) -> Iterator[str]:
+    for file in files:
+        tasks, path = ", ".join(file.tasks), one_line(file.path, 200)
+        evidence = ", ".join(f"e{whole.tasks[name].last_end}" for name in file.tasks)
+        yield f"- `{path}` {describe_change(file)} (task {tasks}) [{evidence}]"
+    if not files:
+        yield "None."
+
+
+def _timeline_lines(whole: LoopAccount) -> Iterator[str]:
+    for seq, entry in whole.timeline:
+        yield f"- {format_utc_time(entry.at)} {entry.kind}: {entry.text} [e{seq}]"
 
 
 def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
@@ -246,26 +325,26 @@ def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
 
 def _artifact_lines(whole: LoopAccount) -> Iterator[str]:
     lines = [
-        f"- `{one_line(name, 200)}` [e{seq}]"
-        for task in whole.tasks.values()
-        for name, seq in task.artifacts.items()
+        f"- `{one_line(name, 200)}` [e{history.artifacts.get(name, whole.last)}]"
+        for task_id, history in whole.tasks.items()
+        for name in whole.state.task_state(task_id).artifacts
     ]
     for task_id, task in whole.state.tasks.items():
         ended = whole.tasks[task_id].ended if task_id in whole.tasks else None
         seq = ended[0] if ended else whole.last
         lines += [f"- Task {task_id}: recorded session {name} [e{seq}]" for name in task.sessions]
         lines += [f"- Task {task_id}: changes in `{diff}` [e{seq}]" for diff in task.diffs]
-    yield from lines or ["None: no task wrote an `artifact` line to `$FLIGHTLOG_REPORT`."]
+    yield from lines or ["None: no task declared `output_artifacts` or reported an `artifact`."]
 
 
 def _metric_lines(whole: LoopAccount) -> Iterator[str]:
     figures = layout.performance_figures(whole.state, whole.state.last_at)
     span = f"[e{whole.first}-e{whole.last}]"
     total, average = figures["total_duration_seconds"], figures["average_task_duration"]
-    yield f"- Total duration: {total / 3600:.2f} hours ({total:,.1f} s) {span}"
+    yield f"- Total duration: {total / 3600:.2f} hours ({total:,.1f} s, without pauses) {span}"
     yield f"- Average task duration: {average / 60:.2f} minutes ({average:,.1f} s) {span}"
     rate, attempts = figures["success_rate"], whole.state.totals.attempts
-    yield f"- Success rate: {rate * 100:.1f}% of {attempts} attempts {span}"
+    yield f"- Success rate: {rate * 100:.1f}% of {pluralize(attempts, 'attempt')} {span}"
     yield f"- Error count: {figures['error_count']} {span}"
     yield f"- Human interventions: {figures['human_interventions']} {span}"
     cost = "not known" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f} USD"
@@ -281,12 +360,14 @@ def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
             end = f" [e{seq}]"
             if remedy:
                 end = f"; then {remedy[1]}: {one_line(remedy[2], 120)} [e{seq}, e{remedy[0]}]"
-            lines = [line for line in message.splitlines() if line.strip()] or [message]
-            yield f"- Task {task_id}, {kind}: {one_line(lines[-1], 160)}{end}"
+            yield f"- Task {task_id}, {kind}: {explain_error(message, 200)}{end}"
+        for seq, seconds in task.cuts:
+            took = format_duration(seconds)
+            yield f"- Task {task_id}: the runner was killed {took} into the attempt [e{seq}]"
     for seq, condition, closed in whole.trips:
         end = f"closed again [e{seq}, e{closed}]" if closed else f"not closed again [e{seq}]"
         yield f"- The breaker opened: {one_line(condition, 200)}; {end}"
-    if not whole.trips and not any(task.failures for task in whole.tasks.values()):
+    if not whole.trips and not any(task.failures or task.cuts for task in whole.tasks.values()):
         span = f"[e{whole.first}-e{whole.last}]"
         yield f"None: no attempt failed, no verification failed, the breaker stayed closed {span}."
 
@@ -299,20 +380,19 @@ def _lesson_lines(whole: LoopAccount) -> Iterator[str]:
         yield "None: the session has too few events."
 
 
-def _next_step_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
+def _next_step_lines(session: LoopSession, whole: LoopAccount) -> Iterator[str]:
     state = whole.state
     if state.status == "completed":
-        yield f"None: every task of the plan was verified [e{whole.last}]."
+        yield f"None: every task of the plan is completed [e{whole.last}]."
         return
-    yield f"- `ralph-runtime resume --session {state.session_id}` continues [e{whole.last}]"
-    for task in plan.tasks:
-        at = state.task_state(task.task_id)
-        if at.status != "completed":
-            why = (
-                f": {one_line(at.reason or at.error_message, 160)}"
-                if at.reason or at.error_message
-                else ""
-            )
-            history = whole.tasks.get(task.task_id, TaskHistory())
-            seq = (history.start_events or [whole.last])[-1]
-            yield f"- Task {task.task_id} ({one_line(task.name, 80)}) is {at.status}{why} [e{seq}]"
+    if command := next_command(session):
+        yield f"- `{command}` continues [e{whole.last}]"
+    for row in task_rows(session):
+        if row.status == "completed":
+            continue
+        history = whole.tasks.get(row.id, TaskHistory())
+        seq = (history.start_events or [whole.last])[-1]
+        why = f": {row.cause}" if row.cause else ""
+        name, status = one_line(row.name, 80), row.status.replace("_", " ")
+        step = f". Next: `{row.next}`" if row.next else ""
+        yield f"- Task {row.id} ({name}) is {status}{why}{step} [e{seq}]"

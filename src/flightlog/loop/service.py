@@ -1,9 +1,10 @@
 """What the interfaces call: start, run, resume and inspect loop sessions of a project."""
 
-import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,28 +24,32 @@ from flightlog.loop.directories import (
     iter_session_dirs,
     open_loop_session,
 )
-from flightlog.loop.events import Event, QuestionAsked
+from flightlog.loop.events import Event, LoopResumed, QuestionAsked
 from flightlog.loop.logs import build_log_entry
 from flightlog.loop.plan.load import hash_plan, load_plan
-from flightlog.loop.plan.schema import Budgets, LoopConfig, Plan
+from flightlog.loop.plan.schema import Budgets, LoopConfig, select_phase
 from flightlog.loop.report import write_report
 from flightlog.loop.runner import session
-from flightlog.loop.runner.control import send_control_request
+from flightlog.loop.runner.agent_task import TOOL_RULE, check_agents
+from flightlog.loop.runner.control import ANSWER, PersonNotifier, send_control_request
 from flightlog.loop.runner.driver import ControlRequest
 from flightlog.loop.runner.executor import LoopOptions
 from flightlog.loop.runner.session import RunMode
 from flightlog.loop.state import LoopState
 from flightlog.loop.status import describe_event
-from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import make_redactor
-from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
-from flightlog.store.files import contained_in_project, create_file, find_project
+from flightlog.privacy.trust import consent_needed
+from flightlog.store.files import contained_in_project, find_project
 
-__all__ = ["RunMode"]  # for callers of `conduct_session`
 Ask = Callable[[QuestionAsked, float], str | None]
 _FOLLOW_S = 0.3  # between two looks at a growing log
+RUNNER_LOG = "runner.log"
+_DETACH_S = 30.0  # until a runner in the background has taken its session; a busy machine is slow
+# Opens the log itself, private as all files of a session, and leaves the umask of tasks alone.
+_DETACHED = '(umask 077; : >>"$0"); exec "$@" >>"$0" 2>&1'
 
 
 def loops_dir(runtime: Runtime, project: Path | None = None) -> Path:
@@ -53,13 +58,24 @@ def loops_dir(runtime: Runtime, project: Path | None = None) -> Path:
 
 
 def find_session(runtime: Runtime, name: str) -> Path:
-    """Find a session of this project."""
-    return find_session_dir(loops_dir(runtime), name)
+    """Find a session of this project by number or name, also one that a person put elsewhere."""
+    try:
+        return find_session_dir(loops_dir(runtime), name)
+    except NotFound:
+        matches = [
+            path
+            for path in all_sessions(runtime)
+            if name in {path.name, directories.session_id(path), directories.session_slug(path)}
+        ]
+        if len(matches) == 1:
+            return matches[0]
+        raise
 
 
 def all_sessions(runtime: Runtime, project: Path | None = None) -> list[Path]:
     """Return every session of a project (by default this one) that has begun."""
-    paths = iter_session_dirs(loops_dir(runtime, project))
+    elsewhere = directories.sessions_elsewhere(runtime.data_dir, project or Path(runtime.cwd))
+    paths = [*iter_session_dirs(loops_dir(runtime, project)), *elsewhere]
     return [path for path in paths if (path / JOURNAL).is_file()]
 
 
@@ -104,38 +120,42 @@ def log_entries(
 
 
 class Terminal(NamedTuple):
-    """The person's terminal: `ask` asks a question there, `tell` prints a line for an event."""
+    """How a person is reached: questions, lines for events, the agent's output, a command."""
 
     ask: Ask | None = None
     tell: Callable[[str], None] | None = None
+    live: Callable[[str], None] | None = None
+    notify: str = ""
 
 
-EXAMPLE = Path(__file__).parent / "example"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def start_session(
+def start_session(  # noqa: PLR0913 - one for each option
     runtime: Runtime,
     plan: Path,
     where: str = "",
     *,
     autonomous: bool = False,
     config: dict[str, object] | None = None,
+    phase: int | None = None,
 ) -> tuple[Path, bool]:
     """Start a session, or find the one that `where` names; return whether it existed before."""
     root = contained_in_project(runtime, loops_dir(runtime))
     name = where if "/" not in where and not _session_exists(root, where) else ""
     start = _load_start(runtime, plan, root, autonomous=autonomous, config=config or {})
-    start = msgspec.structs.replace(start, name=name)
+    start = msgspec.structs.replace(start, name=name, phase=phase)
+    if phase is not None:
+        start = _with_other_phases(root, start)
     project = find_project(Path(runtime.cwd)).resolve()
     if "/" in where and not Path(where).resolve().is_relative_to(project):
         hint = "name a directory in it, or run it there"
         raise Invalid(f"outside the project: {where[:100]}", hint=hint)
-    _trust_plan(runtime, start)
+    session.trust_plan(runtime, start)
     if not where or name:
         return session.create_session(root, start, runtime, make_redactor(runtime)), False
     directory = Path(where) if "/" in where else find_session_dir(root, where)
-    return _open_at(runtime, directory, start, plan.name)
+    return _open_at(runtime, directory, start, plan.name, has_settings=bool(config))
 
 
 def start_session_at(
@@ -143,14 +163,15 @@ def start_session_at(
 ) -> tuple[Path, bool]:
     """Start a session in exactly this directory; return whether one existed there before."""
     start = _load_start(runtime, plan, directory.parent, autonomous=autonomous, config=config)
-    _trust_plan(runtime, start)
-    return _open_at(runtime, directory, start, plan.name)
+    session.trust_plan(runtime, start)
+    return _open_at(runtime, directory, start, plan.name, has_settings=bool(config))
 
 
 def _load_start(
     runtime: Runtime, path: Path, root: Path, *, autonomous: bool, config: dict[str, object]
 ) -> session.LoopStart:
     plan, data = load_plan(path)
+    check_agents(plan, runtime)
     return session.LoopStart(
         plan,
         data,
@@ -161,22 +182,46 @@ def _load_start(
     )
 
 
-def _trust_plan(runtime: Runtime, start: session.LoopStart) -> None:
-    """Record that the person named this plan for work in this project."""
-    open_trust(runtime).grant(_plan_subject(start.data, start.project), {})
+def _with_other_phases(root: Path, start: session.LoopStart) -> session.LoopStart:
+    """Add what sessions of other phases of this plan reported; refuse unmet dependencies."""
+    own = {task.task_id for task in select_phase(start.plan, start.phase).tasks}
+    tasks = [task for task in start.plan.tasks if task.task_id in own]
+    needed = {name for task in tasks for name in task.dependencies} - own
+    context: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
+    for path in iter_session_dirs(root) if root.is_dir() else ():
+        state = open_loop_session(path).state if (path / JOURNAL).is_file() else LoopState()
+        if state.plan_digest == hash_plan(start.data):
+            context |= state.context
+            metrics |= state.metrics
+            needed -= {name for name, task in state.tasks.items() if task.status == "completed"}
+    if needed:
+        first = min(task.phase for task in start.plan.tasks if task.task_id in needed)
+        what = f"phase {start.phase} needs {', '.join(sorted(needed))}, which no session completed"
+        raise Invalid(what, hint=f"first run it with: --phase {first}")
+    return msgspec.structs.replace(start, context=context, metrics=metrics)
 
 
 def _open_at(
-    runtime: Runtime, directory: Path, start: session.LoopStart, plan: str
+    runtime: Runtime, directory: Path, start: session.LoopStart, plan: str, *, has_settings: bool
 ) -> tuple[Path, bool]:
     contained_in_project(runtime, directory)
     if not (directory / JOURNAL).exists():
-        return session.create_session_at(directory, start, runtime, make_redactor(runtime)), False
+        path = session.create_session_at(directory, start, runtime, make_redactor(runtime))
+        if directory.resolve().parent != loops_dir(runtime).resolve():
+            directories.record_elsewhere(runtime.data_dir, Path(runtime.cwd), directory)
+        return path, False
     own = session.raw_plan(directory)[1]
     if hash_plan(own) != hash_plan(start.data):
         raise Conflict(
             f"{directory.name} has another plan than {plan}: the plan was changed under the session",
             hint=f"continue with its own plan: flightlog loop resume --session {directory.name}",
+        )
+    state = open_loop_session(directory).state
+    if (has_settings and start.config != state.config) or start.phase != state.phase:
+        raise Invalid(
+            f"{directory.name} has begun with other settings, which stay",
+            hint=f"new limits: flightlog loop resume --session {directory.name} --max-iterations N",
         )
     return directory, True
 
@@ -187,18 +232,21 @@ def conduct_session(
     terminal: Terminal = Terminal(),  # noqa: B008 - immutable
     *,
     mode: RunMode = RunMode.START,
-    budgets: Budgets | None = None,
+    changes: LoopResumed | None = None,
 ) -> LoopState:
     """Run a session in this process until it ends or a signal comes.
 
-    Raise ConsentNeeded unless the person named or allowed the session's plan.
+    Raise ConsentNeeded unless the person named or allowed the session's plan, and another error if
+    the plan names an agent that is missing.
     """
     contained_in_project(runtime, directory)
-    target = plan_target(runtime, directory)
+    target = session.plan_target(runtime, directory)
     if not target.is_trusted:
         name = directory.name[:60]
         raise consent_needed(target, f"the plan of this session was not named here: {name}")
+    check_agents(session.raw_plan(directory)[0], runtime)
     redactor = make_redactor(runtime)
+    notifier = PersonNotifier(runtime, terminal.notify, directory.name)
     config_dir = Path(find_config_dirs(runtime)[0])
 
     def adopt(agent_session: str) -> None:
@@ -214,54 +262,80 @@ def conduct_session(
             redact=lambda text: redactor.redact_text(text).map(lambda clean: clean.text),
             interrupted=interrupted,
             ask=terminal.ask,
-            tell=_event_printer(directory, terminal, redactor),
+            tell=_event_printer(directory, terminal, redactor, notifier),
+            live=terminal.live,
         )
-        runner = session.RunnerOptions(_runner_name(runtime), mode, budgets)
-        return session.continue_session(directory, options, redactor, runner, write_report)
+        runner = session.RunnerOptions(
+            runner_name(runtime), mode, changes or LoopResumed("a person resumed it")
+        )
+        try:
+            return session.continue_session(directory, options, redactor, runner, write_report)
+        finally:
+            notifier.wait()
 
 
 def send_request(runtime: Runtime, name: str, request: ControlRequest) -> bool:
-    """Send a request to the runner of a session; return whether there is one."""
+    """Send a request to the runner of a session; return whether there is one.
+
+    An answer is stored without one too: the next runner reads it.
+    """
     directory = find_session(runtime, name)
-    if not open_loop_session(directory).runner:
-        return False
-    send_control_request(directory, request)
-    return True
+    is_running = bool(open_loop_session(directory).runner)
+    if is_running or request.action == ANSWER:
+        send_control_request(directory, request)
+    return is_running
 
 
-def merge_budgets(directory: Path, limits: dict[str, float | None]) -> Budgets | None:
-    """Return the session's budgets with `limits`; None if there are none to change."""
-    changes = {name: value for name, value in limits.items() if value is not None}
-    if not changes:
-        return None
+def detach_session(runtime: Runtime, directory: Path, options: Sequence[str]) -> int:
+    """Resume a session in a process that outlives this terminal; return its process id."""
+    epoch = open_loop_session(directory).state.epoch
+    words = [sys.executable, "-m", "flightlog", "loop", "resume", "--session", str(directory)]
+    log = str(directory / RUNNER_LOG)
+    child = subprocess.Popen(
+        ["/bin/sh", "-c", _DETACHED, log, *words, *options],
+        cwd=runtime.cwd,
+        env=dict(runtime.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = runtime.clock.monotonic() + _DETACH_S
+    while open_loop_session(directory).state.epoch == epoch:
+        if child.poll() is not None or runtime.clock.monotonic() > end:
+            text = Path(log).read_text("utf-8", "replace").strip().splitlines()
+            raise Unavailable(f"the runner did not start: {' '.join(text[-2:])}", hint=f"see {log}")
+        runtime.clock.sleep(0.05)
+    return child.pid
+
+
+def merge_limits(directory: Path, limits: dict[str, Any], allow: Sequence[str]) -> LoopResumed:
+    """Return the event that resumes a session with these new limits and allowed tools."""
+    if unusable := [name for name in allow if not TOOL_RULE.fullmatch(name)]:
+        raise Invalid(f"not a tool: {unusable[0][:60]!r}", hint="for example: --allow Write")
+    changes = {name: value or None for name, value in limits.items() if value is not None}
+    iterations = changes.pop("max_iterations", None)
+    why = "a person resumed it" + (", with other limits" if changes or iterations else "")
     budgets = msgspec.to_builtins(open_loop_session(directory).state.budgets)
     try:
-        return msgspec.convert({**budgets, **changes}, Budgets)
+        merged = msgspec.convert({**budgets, **changes}, Budgets) if changes else None
+        return LoopResumed(why, merged, iterations, tuple(allow))
     except msgspec.ValidationError as error:
         hint = "flightlog loop resume --help"
         raise Invalid(f"a limit cannot be used: {error}", hint=hint) from error
 
 
-def write_example(folder: Path) -> list[Path]:
-    """Write the example plan and its module; return the new files. Existing files stay."""
-    sources = [path for path in sorted(EXAMPLE.iterdir()) if path.is_file()]
-    targets = {folder / path.name.removesuffix(".txt"): path for path in sources}
-    new = [target for target, path in targets.items() if create_file(target, path.read_bytes())]
-    if not new:
-        raise Invalid(f"the example exists already: {folder}", hint="name another directory")
-    return new
-
-
 def _event_printer(
-    directory: Path, terminal: Terminal, redactor: Redactor
+    directory: Path, terminal: Terminal, redactor: Redactor, notifier: PersonNotifier
 ) -> Callable[[Event], None]:
     """Return a function that prints events, apart from questions that the terminal asks itself."""
     tell = terminal.tell
     if tell is None:
-        return lambda _: None
+        return notifier.send_event
     names = {task.task_id: task.name for task in session.raw_plan(directory)[0].tasks}
 
     def print_event(event: Event) -> None:
+        notifier.send_event(event)
         if terminal.ask is not None and isinstance(event, QuestionAsked):
             return
         if line := describe_event(event, names, directory.name):
@@ -270,7 +344,8 @@ def _event_printer(
     return print_event
 
 
-def _runner_name(runtime: Runtime) -> str:
+def runner_name(runtime: Runtime) -> str:
+    """Return a note for the lock file about this process."""
     since = datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC)
     return f"process {os.getpid()} on {os.uname().nodename} since {since:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -307,35 +382,3 @@ def _catch_signals() -> Iterator[Callable[[], str]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def plan_target(runtime: Runtime, directory: Path) -> ConsentTarget:
-    """Return what a loop session's plan would run, and whether that is allowed."""
-    plan, data = session.raw_plan(directory)
-    state = open_loop_session(directory).state
-    project = (directory / state.project).resolve()
-    subject = _plan_subject(data, project)
-    consent = bool(open_trust(runtime).consent_for(subject).digest)
-    # The runner itself refuses a plan that was changed under its session.
-    trusted = consent or state.plan_digest != hash_plan(data)
-    effects = _plan_effects(plan, project)
-    return ConsentTarget("session", str(directory.resolve()), subject, effects, trusted)
-
-
-def _plan_subject(data: bytes, project: Path) -> str:
-    whole = data + b"\0" + os.fsencode(project.resolve())
-    return f"plan {hashlib.sha256(whole).hexdigest()}"
-
-
-def _plan_effects(plan: Plan, project: Path) -> dict[str, Any]:
-    """Return everything that a plan can run, by name."""
-    effects: dict[str, Any] = {"works in": str(project)}
-    for task in plan.tasks:
-        commands: dict[str, Any] = {
-            name: run.command or run.python or [run.agent, *run.arguments, run.prompt]
-            for name, run in (("task", task.run), ("delegate", task.delegate))
-            if run is not None
-        }
-        commands |= {"verify": list(task.verify), "diagnose": task.diagnose}
-        effects |= {f"{name} {task.task_id}": words for name, words in commands.items() if words}
-    return effects

@@ -8,15 +8,34 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from flightlog.loop.events import QuestionAsked
+from flightlog.loop.events import QuestionAsked, TaskReported
 from flightlog.loop.plan.schema import Budgets, LoopConfig
 
 HOUR_S = 3600.0
 RECENT = 10  # attempts and confidences that the breaker's rates look at
+TIMELINE_MAX = 400  # entries; a night has some dozens
+FILES_MAX = 200  # changed files of one task
+
+
+FEATURE = {
+    "feature_id": "", "name": "", "category": "unknown", "directory": "", "purpose": "", "key_files": [],
+    "dependencies": [], "status": "discovered", "documented": False, "challenges_generated": False,
+    "assumptions_count": 0,
+}  # fmt: skip
+CONTEXT: dict[str, Any] = {
+    "features_discovered": [], "features_documented": [], "assumptions_identified": 0, "challenges_generated": [],
+    "validations_planned": [], "validations_executed": [],
+}  # fmt: skip
+KINDS = ("feature", "metric", "artifact", "context", "confidence", "effect", "doc")
+LIST_MAX = 10_000  # items of a list in the context, which every checkpoint contains
 
 
 class TaskState(Struct):
-    """State of a task. `stage`: idle, running, ran (verify next), failed (recover next), right."""
+    """State of a task.
+
+    `stage`: idle, running, cut (by a kill), ran (verify next), failed (recover next), right.
+    `active_s` is the time in which something ran for it.
+    """
 
     status: str = "pending"  # pending, in_progress, completed, failed, skipped, deferred
     stage: str = "idle"
@@ -34,6 +53,28 @@ class TaskState(Struct):
     diffs: list[str] = field(default_factory=list)
     effect_id: str = ""
     agent_session: str = ""
+    snapshot: str = ""  # the work tree before the first run
+    run_snapshot: str = ""  # the work tree before the current run
+    run_started_at: float | None = None  # None while nothing runs
+    active_s: float = 0.0
+    cut_count: int = 0
+    cut_s: float = 0.0  # how long the run took that a kill ended
+    questions_asked: int = 0
+    is_unfinished: bool = False  # the last run was interrupted, and the agent does not know it
+    redo_count: int = 0
+    cost_usd: float = 0.0
+    session_tokens: int = 0  # on record for the agent's current session
+    session_usd: float = 0.0
+    calls: int = 0
+    unpriced_calls: int = 0
+    last_message: str = ""
+    changes: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    commit: str | None = None  # None: not tried
+    reports: dict[str, int] = field(default_factory=dict)
+    question: str = ""  # the agent's own question, until it is answered
+    answer: str = ""  # redacted; an agent gets the person's own words
+    answer_id: str = ""  # the question that it answers
+    denied_tools: list[str] = field(default_factory=list)
     error_type: str = ""
     error_message: str = ""
     signature: str = ""
@@ -85,6 +126,15 @@ class PendingAnswer(Struct):
     task: str
     answer: str
     answered_by: str
+    question: OpenQuestion | None = None  # set if no person answered it
+
+
+class TimelineEntry(Struct):
+    """Something that happened to the session as a whole."""
+
+    at: float
+    kind: str  # start, crash, resume, wait, question, answer, pause, breaker, end
+    text: str
 
 
 class GateState(Struct):
@@ -154,6 +204,11 @@ class LoopState(Struct):
     history: float = 0.7
     call_times: list[float] = field(default_factory=list)
     wait_until: float = 0.0
+    wait_reason: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    phase: int | None = None
+    allowed_tools: list[str] = field(default_factory=list)
+    timeline: list[TimelineEntry] = field(default_factory=list)
     confidence: float | None = None
     totals: LoopTotals = field(default_factory=LoopTotals)
 
@@ -167,5 +222,55 @@ class LoopState(Struct):
 
     @property
     def completed_count(self) -> int:
-        """Number of completed, and so verified, tasks."""
+        """Number of completed tasks."""
         return sum(task.status == "completed" for task in self.tasks.values())
+
+
+def add_counts(one: int | None, other: int | None) -> int | None:
+    """Add two counts of lines; None, of a binary file, makes the sum None."""
+    return None if one is None or other is None else one + other
+
+
+def apply_report(state: LoopState, event: TaskReported) -> None:
+    """Apply one line that a task reported."""
+    task = state.ensure_task(event.task)
+    task.reports[event.report_type] = task.reports.get(event.report_type, 0) + 1
+    match event.report_type:
+        case "feature" if isinstance(event.value, dict):
+            before = state.features.get(event.name, FEATURE)
+            state.features[event.name] = {**before, **event.value, "feature_id": event.name}
+        case "metric" if isinstance(event.value, int | float):
+            state.metrics[event.name] = float(event.value)
+        case "artifact" if event.name not in task.artifacts:
+            task.artifacts.append(event.name)
+        case "context" if isinstance(event.value, dict):
+            _merge_context(state, event.value)
+        case "confidence" if isinstance(event.value, int | float):
+            task.reported_confidence = min(max(float(event.value), 0.0), 1.0)
+        case "effect" if event.name not in task.effects:
+            task.effects.append(event.name)
+        case "doc" if isinstance(event.value, dict):
+            state.docs = [document for document in state.docs if document.get("path") != event.name]
+            state.docs.append({**event.value, "path": event.name, "task_id": event.task})
+
+
+def _merge_context(state: LoopState, variables: dict[str, Any]) -> None:
+    """Add new items to lists, and replace other variables."""
+    for name, value in variables.items():
+        old = state.context.get(name, CONTEXT.get(name))
+        if isinstance(old, list) and isinstance(value, list):
+            state.context[name] = [*old, *(item for item in value if item not in old)][:LIST_MAX]
+        else:
+            state.context[name] = value
+
+
+def metric_value(state: LoopState, name: str) -> float | None:
+    """Return a reported metric, or the value or list length of a context variable, or None."""
+    if name in state.metrics:
+        return state.metrics[name]
+    value = state.context.get(name)
+    if isinstance(value, list):
+        return float(len(value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return None

@@ -13,7 +13,7 @@ from msgspec import json
 
 from flightlog.loop import events, layout
 from flightlog.loop.decide.fold import apply_event
-from flightlog.loop.directories import CHECKPOINT, JOURNAL, Checkpoint
+from flightlog.loop.directories import CHECKPOINT, JOURNAL, STATE_VERSION, Checkpoint
 from flightlog.loop.layout import dump_yaml
 from flightlog.loop.logs import DecisionLog, ErrorLog, build_log_entry
 from flightlog.loop.plan.load import redact_event
@@ -113,12 +113,14 @@ class LoopStore:
         self._allowed()
         began = self._now()
         state, plan = self.state, self._plan
+        last, offset = self._last
+        checkpoint = Checkpoint(offset, last, state, len(self.damage), STATE_VERSION)
         texts = {
             "session-metadata.yaml": dump_yaml(layout.build_metadata(state, plan, began)),
             "progress-tracking.yaml": dump_yaml(layout.build_progress(state, plan)),
             "errors-and-retries.json": _format_json(self._errors.build_page(state.session_id)),
             "question.yaml": _question_page(state),
-            CHECKPOINT: json.encode(Checkpoint(self._last[1], self._last[0], state)).decode(),
+            CHECKPOINT: json.encode(checkpoint).decode(),
         }
         if state.features or not self._shown:
             texts["feature-inventory.json"] = _format_json(layout.feature_inventory(state))

@@ -7,9 +7,10 @@ A feature provides links to its own things and does not know other features; `tr
 A new kind needs one line in `KINDS` and one provider.
 """
 
-import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Protocol
 
 from msgspec import Struct
@@ -80,18 +81,26 @@ def parse_address(text: str) -> Address:
     )
 
 
-def unique_prefixes(ids: Iterable[str], least: int = 8) -> dict[str, str]:
-    """Return the shortest beginning of each id that no other one has.
+def unique_prefixes(
+    ids: Iterable[str], least: int = 8, among: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the shortest beginning of each id that no other one of them, or of `among`, has.
 
     Ids that begin with their time, as those of Codex, have more than `least` characters in common.
     """
-    ordered = sorted(set(ids))
-    lengths = dict.fromkeys(ordered, least)
-    for one, other in itertools.pairwise(ordered):
-        pairs = zip(one, other, strict=False)
-        same = 1 + sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-        lengths[one], lengths[other] = max(lengths[one], same), max(lengths[other], same)
-    return {name: name[:length] for name, length in lengths.items()}
+    wanted = sorted(set(ids))
+    ordered = sorted(among) or wanted
+    names = {}
+    for name in wanted:
+        before, after = bisect_left(ordered, name), bisect_right(ordered, name)
+        near = (*ordered[max(before - 1, 0) : before], *ordered[after : after + 1])
+        names[name] = name[: max([least, *(_same_chars(name, other) + 1 for other in near)])]
+    return names
+
+
+def _same_chars(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class TraceLink(Struct, frozen=True):
@@ -126,6 +135,12 @@ def relation_between(one: Address, other: Address) -> str:
     if _contains_address(one, other) or _contains_address(other, one):
         return HERE
     return SAME_TURN if (one.subagent, one.turn) == (other.subagent, other.turn) else SAME_SESSION
+
+
+def short_address(address: str) -> str:
+    """Return an address without its session."""
+    starts = [position for position in (address.find("@"), address.find("#")) if position >= 0]
+    return address[min(starts, default=0) :]
 
 
 def _contains_address(outer: Address, inner: Address) -> bool:

@@ -8,6 +8,7 @@ that arrives later is a second event, joined in the fold. A record of an unknown
 import base64
 import binascii
 import enum
+import json
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec import Raw, Struct
 
 from flightlog.model.usage import ClientTotals, TokenCounts, UsageQuality
 
+IMAGE_CHARS = 6_000  # about 1,500 tokens, as the largest image costs that is not scaled down
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 
 
@@ -69,6 +71,17 @@ Block = Text | Thinking | ToolUse | Image | UnknownBlock
 def text_of(content: tuple[Block, ...]) -> str:
     """Return the text blocks of `content`, joined by newlines."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
+def count_chars(block: Block) -> int:
+    """Return the length of a block's text; an image has that of the text it costs as much as."""
+    match block:
+        case Image():
+            return IMAGE_CHARS
+        case ToolUse():
+            return len(block.name) + len(json.dumps(block.input))
+        case _:
+            return len(block.text)
 
 
 class PromptKind(enum.Enum):
@@ -180,11 +193,12 @@ class RequestLogged(Struct, frozen=True):
     request_ref: str
 
 
-class ContextInjected(Struct, frozen=True):
-    """The client added something to the model's context."""
+class ContextInjected(Struct, frozen=True, omit_defaults=True):
+    """The client added something to the model's context; `memory` are files and their lengths."""
 
     kind: str
-    text: str = ""
+    text: str
+    memory: dict[str, int] = {}
 
 
 class ClientTotalReported(Struct, frozen=True):

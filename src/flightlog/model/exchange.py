@@ -1,6 +1,7 @@
 """An exchange: one request to a model's API and the response, as seen on the wire.
 
 An exchange refers to its bodies (`BodyRef`); `store.exchanges` returns them byte for byte.
+A `LoggedRequest` is what a client itself wrote down about a request it sent.
 """
 
 import enum
@@ -73,6 +74,7 @@ class ApiRequest(Struct, frozen=True, tag="requested"):
     message_count: int = 0
     is_compaction: bool = False
     scrubbed_fields: tuple[str, ...] = ()
+    url: str = ""
     replacements: tuple[str, ...] = ()
 
 
@@ -103,3 +105,74 @@ class Exchange(Struct, frozen=True):
     def index(self) -> int:
         """Its number in the capture, from 1, in order of arrival."""
         return self.request.index
+
+
+class LoggedBlock(Struct, frozen=True):
+    """One block of a message: its kind and its length."""
+
+    kind: str
+    chars: int
+
+
+class LoggedMessage(Struct, frozen=True):
+    """One message of a request; a message that the log only refers to has no role and no blocks."""
+
+    id: str
+    role: str = ""
+    blocks: tuple[LoggedBlock, ...] = ()
+
+
+class ToolShape(Struct, frozen=True):
+    """A tool definition by its hash and its length; a deferred one is not in the prompt."""
+
+    digest: str
+    chars: int
+    is_deferred: bool = False
+
+
+class RequestShape(Struct, frozen=True):
+    """The part of a request before its messages: system prompt (a text per block) and tools."""
+
+    id: str
+    system: tuple[str, ...] = ()
+    tools: dict[str, ToolShape] = {}
+
+    @property
+    def system_chars(self) -> int:
+        """The length of the system prompt."""
+        return sum(map(len, self.system))
+
+
+class LoggedRequest(Struct, frozen=True, kw_only=True):
+    """A request as the client logged it, compared with the answered request before it.
+
+    The message list is that of the request before up to `kept_messages`, then `new_messages`.
+    If fewer are kept than the list before had (`previous_messages`), it was rewritten. The first
+    request of a process or after a compaction has no base (`has_base`). `message_ids` are those
+    of its responses. A request with `is_copied` was sent by another session, whose responses this
+    one repeats; nothing else is known about it.
+    """
+
+    id: str
+    thread: str = ""
+    at_ms: int | None = None
+    message_ids: tuple[str, ...] = ()
+    is_copied: bool = False
+    has_base: bool = False
+    model: str = ""
+    effort: str = ""
+    thinking_mode: str = ""
+    thinking_display: str = ""
+    betas: tuple[str, ...] = ()
+    cache_marks: tuple[str, ...] = ()
+    cache_ttls: tuple[str, ...] = ()
+    shape_id: str = ""
+    shape: RequestShape | None = None
+    kept_messages: int = 0
+    previous_messages: int = 0
+    new_messages: tuple[LoggedMessage, ...] = ()
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages that were sent."""
+        return self.kept_messages + len(self.new_messages)

@@ -38,11 +38,15 @@ def is_local_command(text: str) -> bool:
 
 
 class ContextItem(Struct, frozen=True):
-    """Context that the client added by itself: the directory, the date, a list of skills."""
+    """Context that the client added by itself: the directory, the date, a list of skills.
+
+    `memory` are the memory files in it, with their lengths.
+    """
 
     kind: str
     text: str
     at_ms: int | None = None
+    memory: dict[str, int] = {}
 
 
 class ThreadContext(Struct, frozen=True):
@@ -82,7 +86,11 @@ class Note(Struct, frozen=True, tag="note"):
 
 
 class ToolCall(Struct, frozen=True):
-    """A tool call and its result; `permission_decision` is allow, deny, ask or unknown ("")."""
+    """A tool call and its result.
+
+    `permission_decision` is allow, approved (by a person who was asked), deny, blocked (no person
+    could be asked), ask or unknown ("").
+    """
 
     id: str
     name: str

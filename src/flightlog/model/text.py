@@ -7,6 +7,7 @@ text: an unterminated sequence must not hide what follows it.
 
 import functools
 import re
+import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Literal
@@ -36,6 +37,7 @@ _UNITS = (
     (3_600, "hour"),
     (60, "minute"),
 )
+TIME_MS_MAX = 1 << 53  # after any time; still exact in JSON readers
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
@@ -66,6 +68,19 @@ def parse_since(text: str, now_ms: int, zone: tzinfo) -> int:
         raise Invalid(f'not a time: "{one_line(text, 40)}"', hint=hint) from None
 
 
+def parse_range(since: str, until: str, now_ms: int, zone: tzinfo) -> tuple[int, int]:
+    """Return start and end in milliseconds; the end is open, and a date as `until` is included."""
+    start = parse_since(since, now_ms, zone) if since else 0
+    end = parse_since(until, now_ms, zone) if until else TIME_MS_MAX
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", until.strip()):
+        day = datetime.fromtimestamp(end / 1000, tz=zone) + timedelta(days=1)
+        end = int(day.timestamp() * 1000)
+    if start >= end:
+        hint = "write two times, the earlier one first: --since 14d --until 7d"
+        raise Invalid("--until is not after --since", hint=hint)
+    return start, end
+
+
 def format_age(ms: int) -> str:
     """Return an age in its largest unit, such as "5 months"."""
     seconds = max(ms, 0) // 1000
@@ -91,6 +106,27 @@ def one_line(text: str, width: int) -> str:
     """Return `text` inert, on one line of at most `width` characters."""
     line = " ".join(make_inert(text[: width * 8]).split())
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns a terminal needs for `text`: wide letters take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+def fit_cells(text: str, width: int, align: Literal["<", ">"] = "<") -> str:
+    """Return a line of inert text in exactly `width` columns: cut with an ellipsis, or padded."""
+    if cell_width(text) > width:
+        text = text[:width]
+        while text and cell_width(text) >= width:
+            text = text[:-1]
+        text = f"{text.rstrip()}…"[:width]
+    padding = " " * (width - cell_width(text))
+    return text + padding if align == "<" else padding + text
 
 
 def shorten_text(
@@ -134,6 +170,14 @@ def _control_picture(match: re.Match[str]) -> str:
 def pluralize(number: int, thing: str) -> str:
     """Return a number with its noun: `1 session`, `2,000 sessions`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes with its unit."""
+    for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count} bytes"
 
 
 def describe_redaction(secrets: int, personal: int) -> str:

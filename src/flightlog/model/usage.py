@@ -115,12 +115,14 @@ class CostSource(enum.Enum):
 class Cost(Struct, frozen=True):
     """An amount with its source; an unknown amount is None, never zero.
 
-    It is a lower bound if the client did not record all output, or a part of a sum is unknown.
+    It is a lower bound if not all tokens were recorded, or if a part of a sum has no price.
+    `lacks_tokens` says the former: only then the token counts beside it are lower bounds too.
     """
 
     usd: float | None
     source: CostSource
     is_lower_bound: bool = False
+    lacks_tokens: bool = False
 
 
 class UsageQuality(enum.IntEnum):
@@ -161,11 +163,12 @@ class TokensAndCost(TokenCounts, frozen=True, kw_only=True):
     cost_usd: float | None
     cost_source: CostSource
     is_lower_bound: bool = False
+    lacks_tokens: bool = False
 
     @property
     def cost(self) -> Cost:
         """The amount with its source."""
-        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
+        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound, self.lacks_tokens)
 
 
 def usage_fields(usage: Usage, cost: Cost) -> dict[str, Any]:
@@ -175,6 +178,7 @@ def usage_fields(usage: Usage, cost: Cost) -> dict[str, Any]:
         "cost_usd": cost.usd,
         "cost_source": cost.source,
         "is_lower_bound": cost.is_lower_bound,
+        "lacks_tokens": cost.lacks_tokens,
     }
 
 
@@ -201,21 +205,22 @@ def format_tokens(count: int, usage: Usage, cost: Cost) -> str:
     """Return a count of `usage` as text: exact, at least that many, or unknown."""
     if is_unknown(usage, cost):
         return "unknown"
-    return f"≥ {count:,}" if cost.is_lower_bound else f"{count:,}"
+    return f"≥ {count:,}" if cost.lacks_tokens else f"{count:,}"
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
     """Add the known amounts; without any the sum is unknown, without some a lower bound."""
     parts = list(costs)
     amounts = [cost.usd for cost in parts if cost.usd is not None]
+    lacks_tokens = any(cost.lacks_tokens for cost in parts)
     if parts and not amounts:
-        return Cost(None, CostSource.UNKNOWN)
+        return Cost(None, CostSource.UNKNOWN, lacks_tokens=lacks_tokens)
     source: CostSource | None = None
     for cost in parts:
         if cost.usd is not None and cost.source is not source:
             source = cost.source.merge_source(source)
     is_lower_bound = len(amounts) < len(parts) or any(cost.is_lower_bound for cost in parts)
-    return Cost(sum(amounts, 0.0), source or CostSource.TABLE, is_lower_bound)
+    return Cost(sum(amounts, 0.0), source or CostSource.TABLE, is_lower_bound, lacks_tokens)
 
 
 class Breakdown(enum.Enum):
@@ -332,6 +337,18 @@ class ClientTotals(Struct, frozen=True):
         """The known amounts of what the client counts instead of dollars, by their JSON key."""
         units = {"credits": self.credits, "premium_requests": self.premium_requests}
         return {name: amount for name, amount in units.items() if amount is not None}
+
+
+class ClientCacheReport(Struct, frozen=True):
+    """The client's own count of prompt cache misses since it started, as of `at_ms`."""
+
+    at_ms: int
+    requests: int
+    misses: int
+    rebuilds: int
+    recached_tokens: int
+    causes: dict[str, int] = {}
+    hit_ratio: float | None = None
 
 
 def format_client_total(totals: ClientTotals, digits: int = 6) -> str:

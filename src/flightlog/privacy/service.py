@@ -31,6 +31,8 @@ _SECRET_NAME = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature",
     re.IGNORECASE,
 )
+# An agent names the session to its children. Addresses repeat it, and it opens nothing.
+_SESSION_NAME = re.compile(r"(?:CLAUDE|CODEX|COPILOT|GEMINI|OPENCODE)_(?:[A-Z]+_)*SESSION_ID")
 _GIT_USER = re.compile(r"^\[user\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
 _GIT_NAME = re.compile(
     r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE
@@ -82,6 +84,7 @@ def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
         value
         for name, value in environment.items()
         if _SECRET_NAME.search(name)
+        and not _SESSION_NAME.fullmatch(name)
         and is_usable(value)
         and not value.startswith(("/", "~/", "./"))
     )

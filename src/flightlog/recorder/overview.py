@@ -8,6 +8,7 @@ from datetime import UTC
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents import SAMPLES, agent_label, agent_names
 from flightlog.agents.claude_code.files import find_config_dirs, find_unread_files
@@ -19,7 +20,7 @@ from flightlog.live.service import find_known_config_dirs
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
-from flightlog.model.usage import DAY_MS, Breakdown, usage_fields
+from flightlog.model.usage import DAY_MS, Breakdown, Cost, CostSource, Usage, usage_fields
 from flightlog.privacy.trust import is_trusted
 from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
@@ -28,6 +29,7 @@ from flightlog.store.recordings.adoption import list_damaged_sessions, list_reco
 from flightlog.views.overview import (
     AgentShare,
     Overview,
+    OverviewStage,
     find_expiring_sessions,
     most_expensive_prompt,
     rank_projects,
@@ -36,54 +38,83 @@ from flightlog.views.session.outline import SessionSummary, sort_newest_first
 
 SOON_DAYS = 7  # sessions that the agent deletes within it are listed
 PROJECTS_SHOWN = 3
-SEARCHED_BYTES_MAX = 32 << 20  # bounds the secret search in `up`, which a person waits for
+SECRETS_LIMIT_S = 3.0  # a person waits for it
 
 
 def build_overview(runtime: Runtime, progress: Progress | None = None) -> Overview:
     """Return the overview of this machine, or of the samples if it has no sessions."""
+    *_, (_, overview) = iter_overview(runtime, progress)
+    return overview
+
+
+def iter_overview(
+    runtime: Runtime, progress: Progress | None = None
+) -> Iterator[tuple[OverviewStage, Overview]]:
+    """Yield the overview after each step of reading, with what is known by then."""
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     archive = open_archive(runtime)
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive({DEFAULT_AGENT: (str(SAMPLES),)})
+    size = sum(recording.size for recording in archive.recordings.values())
+    overview = Overview(
+        **usage_fields(Usage(), Cost(None, CostSource.UNKNOWN)),
+        recordings=len(archive.recordings),
+        recorded_bytes=size,
+        is_sample=sample,
+    )
+    yield OverviewStage.FILES, overview
+    report = archive.usage_report(Breakdown.SESSION, UTC)
+    overview = replace(
+        overview,
+        **usage_fields(report.total.usage, report.total.cost),
+        unrecorded_cost_usd=sum(gap.cost_usd or 0.0 for gap in report.gaps),
+    )
+    yield OverviewStage.COST, overview
+    overview = _add_sessions(overview, runtime, archive, progress)
+    archive.usage_pipeline.save()
+    yield OverviewStage.SESSIONS, overview
+    if not sample:
+        counts = archive.count_secrets(limit_s=SECRETS_LIMIT_S)
+        found = tuple(session for session, count in counts.items() if count)
+        missing = len(archive.recordings) - len(counts)
+        overview = replace(overview, sessions_with_secrets=found, sessions_not_scanned=missing)
+    yield OverviewStage.SECRETS, overview
+
+
+def _add_sessions(
+    overview: Overview, runtime: Runtime, archive: Archive, progress: Progress | None
+) -> Overview:
+    dirs = [Path(path) for path in find_config_dirs(runtime)]
+    sample = overview.is_sample
     summaries = sort_newest_first(archive.iter_summaries(progress))
     live = Archive(find_agent_dirs(runtime)).recordings.keys()
-    archived = archive.recordings.keys() - live if not sample else set()
     # Only Claude Code's own clean-up is known; what other agents delete is not.
     current = [
         summary
         for summary in summaries
         if summary.session in live and summary.agent == DEFAULT_AGENT
     ]
-    report = archive.usage_report(Breakdown.SESSION, UTC)
+    started = [summary.started_ms for summary in summaries if summary.started_ms is not None]
+    ended = [summary.ended_ms for summary in summaries if summary.ended_ms is not None]
     days = min(keep_days(path) for path in dirs)
-    return Overview(
+    expiring = find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS)
+    return replace(
+        overview,
         sessions=sum(not summary.is_empty for summary in summaries),
         projects=len({summary.project for summary in summaries if summary.project}),
         turns=sum(summary.turns for summary in summaries),
-        **usage_fields(report.total.usage, report.total.cost),
-        unrecorded_cost_usd=sum(gap.cost_usd or 0.0 for gap in report.gaps),
-        first_timestamp_ms=min(
-            (summary.started_ms for summary in summaries if summary.started_ms is not None),
-            default=None,
-        ),
-        last_timestamp_ms=max(
-            (summary.ended_ms for summary in summaries if summary.ended_ms is not None),
-            default=None,
-        ),
+        first_timestamp_ms=min(started, default=None),
+        last_timestamp_ms=max(ended, default=None),
         most_expensive_prompt=most_expensive_prompt(summaries),
         top_projects=rank_projects(summaries, PROJECTS_SHOWN),
-        expiring_sessions=()
-        if sample
-        else find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS),
+        expiring_sessions=() if sample else expiring,
         keep_days=days,
         unknown_records=sum(summary.unknown_records for summary in summaries),
         damage_count=sum(summary.damage_count for summary in summaries) + len(archive.damage),
-        is_sample=sample,
-        archived_sessions=len(archived),
+        archived_sessions=0 if sample else len(archive.recordings.keys() - live),
         unread_files=0 if sample else sum(len(find_unread_files(str(path))) for path in dirs),
         damaged_sessions=tuple(summary.session for summary in summaries if summary.damage_count),
-        sessions_with_secrets=() if sample else _sessions_with_secrets(runtime),
         agents=_count_by_agent(summaries),
     )
 
@@ -95,12 +126,6 @@ def _count_by_agent(summaries: Sequence[SessionSummary]) -> tuple[AgentShare, ..
         AgentShare(agent, agent_label(agent), count)
         for agent, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     )
-
-
-def _sessions_with_secrets(runtime: Runtime) -> tuple[str, ...]:
-    """Return the sessions with secrets, newest first, after a bounded search."""
-    counts = open_archive(runtime).count_secrets(SEARCHED_BYTES_MAX)
-    return tuple(session for session, count in counts.items() if count)
 
 
 class DatasetSafety(Struct, frozen=True):

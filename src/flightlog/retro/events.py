@@ -186,6 +186,7 @@ class ExportRead(Struct, frozen=True, tag="ExportRead"):
     conversations: int
     damaged_count: int = 0
     conversation_names: tuple[str, ...] = ()
+    digest_version: int = 0
 
 
 class IncidentNoticed(Struct, frozen=True, tag="Noticed"):
@@ -216,6 +217,25 @@ class ArtifactDrawn(Struct, frozen=True, tag="Drawn"):
     artifact: str
 
 
+class RecommendationApplied(Struct, frozen=True, tag="Applied"):
+    """A person let a recommendation change a file: `removed` bytes were replaced by `inserted`."""
+
+    recommendation: str
+    title: str
+    file: str
+    at_ms: int
+    removed: bytes
+    inserted: bytes
+    is_new_file: bool = False
+
+
+class RecommendationUndone(Struct, frozen=True, tag="Undone"):
+    """The change of a recommendation was taken back, or could not be written."""
+
+    recommendation: str
+    at_ms: int
+
+
 Event = (
     IssueDrafted
     | IssueTriaged
@@ -233,4 +253,6 @@ Event = (
     | IncidentNoticed
     | AnalystRan
     | ArtifactDrawn
+    | RecommendationApplied
+    | RecommendationUndone
 )

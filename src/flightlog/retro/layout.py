@@ -11,31 +11,53 @@ import base64
 import hashlib
 import html
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from importlib.resources import files
+from itertools import zip_longest
 from statistics import fmean, median
 from typing import Any
 
 import msgspec
 
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.model.text import make_inert
+from flightlog.model.text import make_inert, pluralize
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.tiers import layout_of, render_gitattributes, render_gitignore
 from flightlog.retro.analysis.digests import ConversationDigest
-from flightlog.retro.analysis.findings import count_activity, is_excluded
+from flightlog.retro.analysis.findings import is_excluded
 from flightlog.retro.events import FeedbackGiven, IssueResolved
 from flightlog.retro.issues.board import VERSION, Board, Issue
-from flightlog.retro.state import RetroAnalysis, encode_analysis
+from flightlog.retro.state import (
+    Recommendation,
+    RetroAnalysis,
+    describe_action,
+    describe_applied,
+    describe_trend,
+    encode_analysis,
+)
 
-CHARTS = ("timeline", "heatmap", "topics", "lengths", "costs")
-NODES_MAX = 40  # more are unreadable in a circle
+CHARTS = ("timeline", "heatmap", "lengths", "costs")
 _BIN = 5  # messages per bar, as in the source document's tool
 _LABEL_CHARS = 140  # of a title in the list
 FOLDERS = ("state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp")
 CHANGELOG = "issues/CHANGELOG.md"
+
+
+def count_prompts(
+    digests: Iterable[ConversationDigest], zone: tzinfo
+) -> tuple[Counter[str], Counter[tuple[int, int]]]:
+    """Count the prompts that have a time by ISO day, and by weekday (0 is Sunday) and hour."""
+    days: Counter[str] = Counter()
+    hours: Counter[tuple[int, int]] = Counter()
+    for digest in digests:
+        for prompt in digest.prompts:
+            if prompt.at_ms:
+                at = datetime.fromtimestamp(prompt.at_ms / 1000, UTC).astimezone(zone)
+                days[f"{at:%Y-%m-%d}"] += 1
+                hours[(at.weekday() + 1) % 7, at.hour] += 1
+    return days, hours
 
 
 def render_artifact(
@@ -57,6 +79,32 @@ def render_artifact(
     return "".join(parts.get(piece, piece) for piece in shell.split("@@"))
 
 
+def summarize(
+    digests: Sequence[ConversationDigest],
+    recommended: Sequence[Recommendation],
+    span: tuple[str, str] | None,
+) -> tuple[str, ...]:
+    """Return five sentences: what was read, what it cost, the two things to do first, how."""
+    conversations = pluralize(len(digests), "conversation")
+    prompts = pluralize(sum(len(digest.prompts) for digest in digests), "prompt")
+    dates = f" from {span[0]} to {span[1]}" if span else ""
+    costs = [digest.cost_usd for digest in digests if digest.cost_usd is not None]
+    first = [f"{one.title.rstrip('.')}, {one.detail}." for one in recommended[:2]]
+    first += [
+        "Nothing occurred often enough to recommend a change.",
+        "More conversations may show what repeats.",
+    ]
+    cost = f"{pluralize(len(costs), 'session')} cost {sum(costs):.2f} USD." if costs else ""
+    changes = [one for one in recommended if one.action.diff]
+    do = f"To see and make a change: {describe_action(changes[0])}." if changes else ""
+    return (
+        f"This is a look back at {conversations} with {prompts}{dates}.",
+        cost or "No cost is recorded.",
+        *first[:2],
+        do or "No file needs a change.",
+    )
+
+
 def embed_json(value: Any) -> str:
     """Return `value` as JSON that cannot end the element around it."""
     text = msgspec.json.encode(value).decode()
@@ -74,37 +122,24 @@ def _artifact_data(
 ) -> dict[str, Any]:
     shown = [digest for digest in digests if not is_excluded(digest, analysis.user_preferences)]
     shown.sort(key=lambda digest: (-digest.started_ms, digest.id))
-    activity = count_activity(shown, zone)
-    topics = [pattern for pattern in analysis.patterns if pattern.kind == "topic"]
-    topic_of = {
-        conversation: index
-        for index, topic in enumerate(topics)
-        for conversation in topic.conversation_ids
-    }
+    days, hours = count_prompts(shown, zone)
     return {
         "name": name,
         "meta": analysis.meta,
         "first_chart": analysis.user_preferences.preferred_viz or CHARTS[0],
-        "timeline": [{"date": day, "count": count} for day, count in activity.days.items()],
+        "timeline": [{"date": day, "count": count} for day, count in sorted(days.items())],
         "heatmap": [
             {"day": day, "hour": hour, "count": count}
-            for day, row in enumerate(activity.grid)
-            for hour, count in enumerate(row)
-            if count
+            for (day, hour), count in sorted(hours.items())
         ],
-        "graph": _build_graph(analysis),
         "lengths": _length_histogram([digest.messages for digest in shown]),
         "costs": _cost_histogram([digest.cost_usd for digest in shown if digest.cost_usd]),
-        "topics": [topic.title for topic in topics],
-        "patterns": [
-            {"id": pattern.id, "kind": pattern.kind, "label": make_inert(pattern.title), "detail": pattern.detail,
-             "confidence": pattern.confidence,
-             "evidence": [[place.address, make_inert(place.text)] for place in pattern.evidence]}
-            for pattern in analysis.patterns
-        ],
+        "summary": [make_inert(sentence) for sentence in analysis.summary],
+        "recommendations": [_recommendation_data(one) for one in analysis.recommendations],
+        "applied": [describe_applied(one) for one in analysis.applied],
         "chats": [
             [digest.id, _digest_title(digest), digest.started_ms,
-             digest.messages, topic_of.get(digest.id, -1), digest.source, digest.cost_usd or 0]
+             digest.messages, digest.source, digest.cost_usd or 0]
             for digest in shown
         ],
     }  # fmt: skip
@@ -116,23 +151,20 @@ def _digest_title(digest: ConversationDigest) -> str:
     ]
 
 
-def _build_graph(analysis: RetroAnalysis) -> dict[str, Any]:
-    """Return topics, questions and frictions as nodes, linked by shared conversations."""
-    kinds = {"topic", "question again", "friction"}
-    chosen = [pattern for pattern in analysis.patterns if pattern.kind in kinds][:NODES_MAX]
-    members = [set(pattern.conversation_ids) for pattern in chosen]
-    nodes = [
-        {"id": pattern.id, "group": pattern.kind, "count": len(pattern.conversation_ids), "type": pattern.type,
-         "label": make_inert(pattern.title)}
-        for pattern in chosen
-    ]  # fmt: skip
-    links = [
-        {"source": chosen[one].id, "target": chosen[two].id, "value": shared}
-        for one in range(len(chosen))
-        for two in range(one + 1, len(chosen))
-        if (shared := len(members[one] & members[two]))
-    ]
-    return {"nodes": nodes, "links": links}
+def _recommendation_data(one: Recommendation) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "kind": one.kind,
+        "label": make_inert(one.title),
+        "detail": one.detail,
+        "trend": describe_trend(one),
+        "evidence": [
+            [address, make_inert(text)]
+            for address, text in zip_longest(one.evidence, one.quotes, fillvalue="")
+        ],
+        "diff": make_inert(one.action.diff),
+        "next": describe_action(one),
+    }
 
 
 def _length_histogram(counts: Sequence[int]) -> dict[str, Any]:
@@ -162,10 +194,10 @@ def _cost_histogram(amounts: Sequence[float]) -> dict[str, Any]:
 def _render_fallback(analysis: RetroAnalysis) -> str:
     escape = html.escape
     rows = "".join(
-        f"<li><b>{escape(make_inert(pattern.title))}</b> {escape(pattern.kind)}: {escape(pattern.detail)}</li>"
-        for pattern in analysis.patterns[:200]
+        f"<li><b>{escape(make_inert(one.title))}</b> {escape(one.detail)}<br>{escape(describe_action(one))}</li>"
+        for one in analysis.recommendations
     )
-    return f"<ul>{rows}</ul>"
+    return f"<p>{escape(make_inert(' '.join(analysis.summary)))}</p><ol>{rows}</ol>"
 
 
 def render_markdown(analysis: RetroAnalysis) -> str:
@@ -178,7 +210,12 @@ def render_markdown(analysis: RetroAnalysis) -> str:
         "---",
         "",
     ]
-    lines += ["# Retro", ""]
+    lines += ["# Retro", "", _code_span(" ".join(analysis.summary)), ""]
+    for one in analysis.recommendations:
+        lines += [f"## {one.kind}: {_code_span(one.title)}", "", one.detail, ""]
+        lines += [trend, ""] if (trend := describe_trend(one)) else []
+        lines += [f"- {_code_span(address)}" for address in one.evidence]
+        lines += ["", _code_span(describe_action(one)), ""]
     for pattern in analysis.patterns:
         lines += [f"## {pattern.kind}: {_code_span(pattern.title)}", ""]
         lines += [f"{pattern.detail} (confidence {pattern.confidence:.2f})", ""]

@@ -19,20 +19,21 @@ from flightlog import __version__
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.process import CommandDriver, scripted_driver
+from flightlog.agents.recordings import find_agent_dirs, reads_samples
 from flightlog.agents.sandbox import (
     IsolationMode,
     parent_death_prefix,
     probe_isolation,
     read_only_prefix,
 )
-from flightlog.archive.archive import open_archive
+from flightlog.archive.archive import Archive, open_archive
 from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import Address, check_id, parse_address
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
-from flightlog.retro import events, logs
+from flightlog.retro import actions, events, logs
 from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest
 from flightlog.retro.analyst import (
@@ -43,7 +44,7 @@ from flightlog.retro.analyst import (
     marker_path,
 )
 from flightlog.retro.layout import feedback_page, render_artifact, render_markdown
-from flightlog.retro.state import GAPS, QUESTIONS, RetroAnalysis, parse_rating
+from flightlog.retro.state import GAPS, QUESTIONS, Recommendation, RetroAnalysis, parse_rating
 from flightlog.retro.store import ANALYSIS, RetroStore, format_utc_timestamp, load_tag_key
 from flightlog.store import files, output_files
 from flightlog.store.directories import remove_tree
@@ -60,11 +61,17 @@ class NewConversations(Struct, frozen=True):
 
     counts: analyze.ReadCounts
     anything: bool
+    archive: Archive | None = None
 
-    def load_analysis(self, store: RetroStore, zone: tzinfo) -> RetroAnalysis:
-        """Return the analysis, made again only if something is new."""
+    def load_analysis(self, runtime: Runtime, store: RetroStore) -> RetroAnalysis:
+        """Return the analysis, made again only if something is new; its diffs are always new."""
+        homes = agent_homes(runtime)
         last = None if self.anything else store.load_analysis()
-        return last or analyze.analyze(store, zone)
+        if last is None or not last.summary:  # an older version made no summary
+            waste = analyze.list_waste(self.archive) if self.archive else ()
+            return analyze.analyze(store, homes, waste)
+        shown = (actions.show_action(store, one, homes) for one in last.recommendations)
+        return msgspec.structs.replace(last, recommendations=tuple(shown))
 
 
 class RetroSession(Struct):
@@ -130,7 +137,7 @@ def read_new_input(
     loop_sessions: analyze.LoopSessions | None,
 ) -> NewConversations:
     """Read new conversations of an export and, if there are `loop_sessions`, of the archive."""
-    read = analyze.ReadCounts()
+    read, archive = analyze.ReadCounts(), None
     if export is not None:
         read += analyze.read_export(store, export.absolute(), progress)
     if loop_sessions is not None:
@@ -142,7 +149,7 @@ def read_new_input(
             )
 
         read += analyze.read_archive(store, archive, redact, loop_sessions, progress)
-    return NewConversations(read, bool(read.new) or _is_stale(store))
+    return NewConversations(read, bool(read.new) or _is_stale(store), archive)
 
 
 def _is_stale(store: RetroStore) -> bool:
@@ -151,7 +158,13 @@ def _is_stale(store: RetroStore) -> bool:
     journal = store.root / "state" / "journal.jsonl"
     if not analysis.is_file():
         return True
-    inputs = events.PreferenceSet | events.FeedbackGiven | events.AnalystRan
+    inputs = (
+        events.PreferenceSet
+        | events.FeedbackGiven
+        | events.AnalystRan
+        | events.RecommendationApplied
+        | events.RecommendationUndone
+    )
     has_input = any(isinstance(event, inputs) for event in store.iter_events())
     return has_input and journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
@@ -236,6 +249,24 @@ def _end_session(
     logs.append_metrics(store.root, metrics)
 
 
+def find_recommendation(store: RetroStore, prefix: str) -> Recommendation:
+    """Return the recommendation of the last analysis whose id starts with `prefix`."""
+    analysis = store.load_analysis()
+    known = analysis.recommendations if analysis else ()
+    matches = [one for one in known if one.id.startswith(prefix)]
+    exact = [one for one in matches if one.id == prefix]
+    if len(exact or matches) != 1:
+        raise NotFound(f"no such recommendation: {prefix[:60]}", hint="flightlog retro analyze")
+    return (exact or matches)[0]
+
+
+def agent_homes(runtime: Runtime) -> dict[str, str]:
+    """Return the directory of each agent, for its files that concern all projects."""
+    if reads_samples(runtime):
+        return {}  # those of the samples are the package's own
+    return {agent: dirs[0] for agent, dirs in find_agent_dirs(runtime).items()}
+
+
 def read_evidence(
     runtime: Runtime, store: RetroStore, prefix: str, folder: Path
 ) -> list[tuple[str, str, str]]:
@@ -270,11 +301,10 @@ def _iter_session_rows(session: Session, at: Address) -> Iterator[tuple[str, str
 def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
     """Return the only conversation whose id starts with the session in the address `prefix`."""
     session = parse_address(prefix).session
-    matches = [
-        digest
-        for key, digest in analyze.load_digests(store).items()
-        if session and key.startswith(session)
-    ]
+    digests = analyze.load_digests(store)
+    if session in digests:
+        return digests[session]
+    matches = [digest for key, digest in digests.items() if session and key.startswith(session)]
     if len(matches) != 1:
         raise NotFound(
             f"no finding or conversation starts with {prefix[:60]!r}",
@@ -286,7 +316,9 @@ def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
 def record_rating(store: RetroStore, pattern: str, rating: str, comment: str) -> Path:
     """Store a rating of a finding; return the feedback file."""
     analysis = store.load_analysis()
-    if analysis is None or pattern not in {known.id for known in analysis.patterns}:
+    known = {one.id for one in analysis.patterns} if analysis else set()
+    known |= {one.id for one in analysis.recommendations} if analysis else set()
+    if pattern not in known:
         raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
     now = format_utc_timestamp(store.now_ms())
     return _store_feedback(

@@ -1,6 +1,7 @@
-"""Analysis, preferences and feedback as values.
+"""Analysis, recommendations, preferences and feedback as values.
 
-Field names are the source document's; `kind`, `detail`, `evidence` and `name` are additions.
+Field names are the source document's; `kind`, `detail`, `evidence` and `name` of a pattern are
+additions, and so are `summary`, `recommendations` and `applied`.
 Decoding checks every field; the caller quarantines a file that does not fit and never repairs it.
 """
 
@@ -12,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid, Misconfigured
+from flightlog.model.shares import wilson_bounds
+from flightlog.model.text import pluralize
 from flightlog.retro.events import FeedbackGiven
 
 QUESTIONS = {
@@ -120,6 +123,115 @@ class Pattern(Struct, frozen=True):
         return self.name or self.label
 
 
+class CountShare(Struct, frozen=True):
+    """A count, what it is a part of, and the 95 % interval of the share."""
+
+    count: int
+    of: int
+    low: float
+    high: float
+
+
+def estimate_share(count: int, total: int) -> CountShare | None:
+    """Return a share with its interval, None of nothing."""
+    if not total:
+        return None
+    low, high = wilson_bounds(count, total)
+    return CountShare(count, total, round(low, 3), round(high, 3))
+
+
+def describe_share(share: CountShare | None, things: str) -> str:
+    """Return a share in words: `34 of 82 sessions (41 %, 31-53 %)`."""
+    if share is None:
+        return ""
+    percent = f"{share.count / share.of:.0%}, {share.low:.0%} to {share.high:.0%}"
+    return f"{share.count} of {pluralize(share.of, things)} ({percent.replace('%', ' %')})"
+
+
+class RecommendedAction(Struct, frozen=True):
+    """What a recommendation proposes: lines or rules for a file, or a command that shows more.
+
+    `file` and `diff` are those of the last analysis; applying reads the file again. `entries` are
+    quoted sentences, or rules of the list that `type` names.
+    """
+
+    type: Literal["instructions", "custom-instructions", "allow", "deny", "open"]
+    file: str = ""
+    diff: str = ""
+    command: str = ""
+    entries: tuple[str, ...] = ()
+    project: str = ""
+    agent: str = ""
+
+
+class Recommendation(Struct, frozen=True):
+    """One thing to do, with the addresses that show why; `quotes` are the words found there.
+
+    `share` is of the last `period_days`, `previous` of as many days before them, or `share` is of
+    everything and `previous` unknown if the recordings cover less time.
+    """
+
+    id: str
+    kind: Literal[
+        "standing-instruction",
+        "permission",
+        "recurring-failure",
+        "correction",
+        "spend",
+        "cache",
+        "context",
+        "prompt",
+    ]
+    title: str
+    count: int
+    evidence: tuple[str, ...]
+    action: RecommendedAction
+    detail: str = ""
+    quotes: tuple[str, ...] = ()
+    share: CountShare | None = None
+    previous: CountShare | None = None
+    period_days: int = 0
+    cost_usd: float | None = None
+    score: float = 0.0
+
+
+class AppliedRecommendation(Struct, frozen=True):
+    """A recommendation that was applied: how often its reason occurred before and since."""
+
+    id: str
+    title: str
+    file: str
+    applied_at: str
+    before: CountShare | None = None
+    since: CountShare | None = None
+
+
+def describe_trend(one: Recommendation) -> str:
+    """Return how often it occurred in the last period and in the one before, "" if unknown."""
+    if one.share is None or one.previous is None or not (one.share.count or one.previous.count):
+        return ""
+    now, before = one.share, one.previous
+    is_more, is_less = now.low > before.high, now.high < before.low
+    change = "more than before" if is_more else "less than before" if is_less else "no clear change"
+    days = pluralize(one.period_days, "day")
+    last = f"{now.count} of {now.of} in the last {days}"
+    return f"{last}, {before.count} of {before.of} in the {days} before them: {change}"
+
+
+def describe_action(one: Recommendation) -> str:
+    """Return the command to run next."""
+    return one.action.command or f"flightlog retro apply {one.id}"
+
+
+def describe_applied(one: AppliedRecommendation) -> str:
+    """Return whether an applied instruction had to be repeated."""
+    line = f"{one.id} applied {one.applied_at[:10]} to {one.file}"
+    if one.since is None:
+        return f"{line}: no conversation since"
+    before = f"; before: {one.before.count} of {one.before.of}" if one.before else ""
+    return f"{line}: since then in {describe_share(one.since, 'conversation')}{before}"
+
+
 class Preferences(Struct, frozen=True):
     """What analysis focuses on and excludes, and which chart comes first."""
 
@@ -154,6 +266,9 @@ class RetroAnalysis(Struct, frozen=True):
     patterns: tuple[Pattern, ...] = ()
     user_preferences: Preferences = Preferences()
     snapshots: tuple[ArtifactRecord, ...] = ()
+    summary: tuple[str, ...] = ()
+    recommendations: tuple[Recommendation, ...] = ()
+    applied: tuple[AppliedRecommendation, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for values that the types do not exclude."""

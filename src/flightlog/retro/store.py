@@ -15,6 +15,7 @@ import msgspec
 from flightlog.agents.recordings import reads_samples
 from flightlog.model.errors import UNREADABLE, Incident, Misconfigured
 from flightlog.model.runtime import Runtime
+from flightlog.model.text import make_inert
 from flightlog.privacy import redactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import key_path, make_redactor, personal_names
@@ -90,6 +91,10 @@ class RetroStore:
             owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
             names |= {owner.decode("utf-8", "replace") for owner in owners}
         return self._own_names | names
+
+    def clean_text(self, text: str) -> str:
+        """Return `text`, whole, with nothing in it that is private or that a terminal acts on."""
+        return self.redactor.redact_text(make_inert(text)).value.text
 
     def store_draft(self, draft: triage.DraftFile) -> Path:
         """Write a draft into `issue-drafts/`."""

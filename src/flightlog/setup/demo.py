@@ -24,16 +24,62 @@ from flightlog.lab.runner.context import Tell
 from flightlog.lab.runner.run import continue_run, start_run
 from flightlog.lab.store import RunStore
 from flightlog.live.collector import CollectDepth, LiveDirectory, collect_live_state
-from flightlog.live.dashboard import TerminalSize, dashboard_lines
+from flightlog.live.dashboard import build_dashboard
+from flightlog.live.dashboard_text import TextStyle, dashboard_lines
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.files import ensure_dir, replace_file
+from flightlog.store.git.command import PersonGit
 
-PROMPTS = ("Write a module that rounds prices to cents, with a test.", "How many lines is that?")
+PROMPTS = (
+    "The renewal job crashes for contracts of January 31. Find out why and fix it.",
+    "Good, but after February it stays on the 28th. It has to return to the 31st.",
+)
 DEMO_SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/demo.yaml"
-SEARCHED = "rounding decimal"
+SEARCHED = "monthrange"
 REWIND_SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/rewind.yaml"
+# The repository of the demo. Its settings keep the person's hooks and signing key out of it.
+_RENEWALS = '''from datetime import date
+
+
+def renewals(start: date, count: int) -> list[date]:
+    """Return the next `count` monthly renewals."""
+    days, day = [], start
+    for _ in range(count):
+        year, month = (day.year + 1, 1) if day.month == 12 else (day.year, day.month + 1)
+        day = day.replace(year=year, month=month)
+        days.append(day)
+    return days
+'''
+_RENEWALS_TEST = """import unittest
+from datetime import date
+
+from renewals import renewals
+
+
+class RenewalsTest(unittest.TestCase):
+    def test_renews_on_the_same_day_of_the_next_month(self):
+        self.assertEqual(renewals(date(2026, 3, 15), 2), [date(2026, 4, 15), date(2026, 5, 15)])
+
+    def test_december_is_followed_by_january(self):
+        self.assertEqual(renewals(date(2026, 12, 5), 1), [date(2027, 1, 5)])
+"""
+_GIT_CONFIG = """[core]
+	repositoryformatversion = 0
+	hooksPath = /dev/null
+[commit]
+	gpgsign = false
+[user]
+	name = Demo
+	email = demo@example.invalid
+"""
+_REPOSITORY = {
+    "renewals.py": _RENEWALS,
+    "test_renewals.py": _RENEWALS_TEST,
+    ".gitignore": "__pycache__/\n",
+    ".git/config": _GIT_CONFIG,
+}
 TURN = 7
 ASKED = "Write whatever makes test_shop.py pass."
 SAID = "Leave the test alone: it is right."
@@ -58,14 +104,15 @@ def perform_demo(runtime: Runtime, scenario: Path = DEMO_SCENARIO) -> Iterator[D
     """Run the scripted agent, archive its session, and find it again in the archive alone."""
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         config, home = Path(folder) / "config", str(Path(folder) / "home")
-        session = _run_scripted_agent(runtime, scenario, Path(folder) / "price-rounder", config)
+        session = run_demo_agent(runtime, scenario, Path(folder) / "subscriptions", config)
         archive = Archive({DEFAULT_AGENT: (str(config),)}, home)
         adoption = adopt_session_files(home, session, archive.recordings[session].files)
         archived = Archive({}, home)
         search = archived.search_index.search_records(parse_query(SEARCHED, lambda _: 0), 5)
         same = archived.read_session(session).turns == archive.read_session(session).turns
         size = sum(span.end - span.start for span in adoption.adopted)
-        found = tuple(hit.address for hit in locate_results(archived, search.results, {}))
+        located = locate_results(archived, search.results, {})
+        found = tuple(dict.fromkeys(hit.address for hit in located))
         yield DemoResult(
             archive, session, size, found, same, _dashboard_lines(runtime, archive, config, home)
         )
@@ -78,11 +125,13 @@ def _dashboard_lines(
     demo_runtime = replace(runtime, data_dir=home, read_config=lambda _: {})
     directory = LiveDirectory(demo_runtime, config, runtime.clock.now_ms())
     live = collect_live_state(directory, archive, CollectDepth(secrets=False, durable=False))
-    return tuple(line.text for line in dashboard_lines([live], TerminalSize(100, 0, runtime.zone)))
+    board = build_dashboard([live], (), runtime.clock.now_ms())
+    return tuple(line.text for line in dashboard_lines(board, TextStyle(100, runtime.zone)))
 
 
-def _run_scripted_agent(runtime: Runtime, scenario: Path, project: Path, config: Path) -> str:
-    project.mkdir()
+def run_demo_agent(runtime: Runtime, scenario: Path, project: Path, config: Path) -> str:
+    """Let the scripted agent work in a new repository at `project`; return its session's id."""
+    make_repository(project)
     session = runtime.new_id()
     with serve_scenario(load_scenario(scenario)) as model:
         environment = ScriptedEnvironment(
@@ -92,6 +141,17 @@ def _run_scripted_agent(runtime: Runtime, scenario: Path, project: Path, config:
         for prompt in PROMPTS:
             agent.run_prompt(prompt)
     return session
+
+
+def make_repository(project: Path) -> None:
+    """Create the repository with the bug at `project`, with one commit."""
+    ensure_dir(project)
+    git = PersonGit(project, is_trusted=True)
+    git.run_git("init", "--quiet", "--initial-branch=main").require_success()
+    for name, text in _REPOSITORY.items():
+        replace_file(project / name, text.encode(), durable=False, mode=0o644)
+    git.run_git("add", "--all").require_success()
+    git.run_git("commit", "--quiet", "--message=Compute monthly renewals").require_success()
 
 
 class RewindResult(Struct, frozen=True):

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +21,7 @@ from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, pro
 from flightlog.agents.recordings import find_agent_dirs, find_missing_dirs, reads_samples
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
+from flightlog.lab.replay.restore import describe_unrestored, list_unrestored
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
 from flightlog.model.errors import Conflict, Damage, Unreadable
@@ -29,7 +30,7 @@ from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import pluralize
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
-from flightlog.setup.hook_check import hook_findings, is_registered, status_line_findings
+from flightlog.setup import hook_check
 from flightlog.sources.hook_log import list_loss_counts
 from flightlog.store import directories
 from flightlog.store.files import quarantine_file, rename_file
@@ -49,9 +50,8 @@ FREE_INODES_MIN = 10_000  # fewer free inodes are a warning
 # Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16
-STEPS: tuple[
-    directories.LayoutMigration, ...
-] = ()  # the layout of the data directory has not changed yet
+# The layout of the data directory has not changed yet.
+STEPS: tuple[directories.LayoutMigration, ...] = ()
 
 
 class CheckLevel(enum.Enum):
@@ -91,15 +91,12 @@ def examine_installation(
     data_dir = Path(runtime.data_dir)
     archive = open_archive(runtime)
     own_dirs = [] if reads_samples(runtime) else dirs
+    used_dirs = [path for path in own_dirs if has_sessions(path)]
+    unrestored = [describe_unrestored(path) for path in list_unrestored(runtime)]
     return [
         *(finding for path in own_dirs for finding in _check_config_dir(path)),
         *_list_other_agents(runtime, archive),
-        *(
-            finding
-            for path in own_dirs
-            if has_sessions(path)
-            for finding in _check_hooks(runtime, path, data_dir)
-        ),
+        *(finding for path in used_dirs for finding in _check_hooks(runtime, path, data_dir)),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(data_dir),
         _check_layout(data_dir, directories.newest_layout(steps)),
@@ -112,6 +109,7 @@ def examine_installation(
         ),
         *_recorded_faults(data_dir),
         *_check_dataset(runtime),
+        *(CheckResult(CheckLevel.WARNING, "lab", *described) for described in unrestored),
         *_check_recordings(runtime, archive, progress),
         _check_prices(runtime),
     ]
@@ -163,11 +161,8 @@ def _check_config_dir(path: Path) -> Iterator[CheckResult]:
         setting = f'set "cleanupPeriodDays": 365 in {path / "settings.json"}'
         yield CheckResult(CheckLevel.WARNING, "retention", text, setting)
     else:
-        yield CheckResult(
-            CheckLevel.OK,
-            "retention",
-            f"Claude Code keeps transcripts for {pluralize(days, 'day')}: {path}",
-        )
+        text = f"Claude Code keeps transcripts for {pluralize(days, 'day')}: {path}"
+        yield CheckResult(CheckLevel.OK, "retention", text)
 
 
 def _list_other_agents(runtime: Runtime, archive: Archive) -> Iterator[CheckResult]:
@@ -214,30 +209,27 @@ def _check_layout(path: Path, known: int) -> CheckResult:
 def _check_hooks(runtime: Runtime, config: Path, data_dir: Path) -> Iterator[CheckResult]:
     settings = config / "settings.json"
     local = project_settings(Path(runtime.cwd))
-    if is_registered(local) and not is_registered(settings):
+    if hook_check.is_registered(local) and not hook_check.is_registered(settings):
         settings = local  # registered by `flightlog init --project`
-    problems = hook_findings(settings, data_dir, (), Path(tempfile.gettempdir()))
+    problems = hook_check.hook_findings(settings, data_dir, (), Path(tempfile.gettempdir()))
     for problem in problems:
-        level = CheckLevel.FAILURE if problem.is_loss else CheckLevel.WARNING
+        level = CheckLevel.FAILURE if problem.is_failure else CheckLevel.WARNING
         yield CheckResult(level, "hooks", f"{problem.kind}: {problem.subject}", problem.fix)
     if not problems:
-        yield CheckResult(CheckLevel.OK, "hooks", f"registered: {settings}")
+        yield CheckResult(CheckLevel.OK, "hooks", hook_check.describe_registration(settings))
 
 
 def _check_live(runtime: Runtime, config: Path) -> Iterator[CheckResult]:
     """Check the status line, and the state file of running sessions, which people edit."""
-    for problem in status_line_findings(config / "settings.json"):
-        yield CheckResult(
-            CheckLevel.WARNING, "status line", f"{problem.kind}: {problem.subject}", problem.fix
-        )
+    template = runtime.config["statusline.template"]
+    for problem in hook_check.status_line_findings(config / "settings.json", template):
+        level = CheckLevel.FAILURE if problem.is_failure else CheckLevel.WARNING
+        yield CheckResult(level, "status line", f"{problem.kind}: {problem.subject}", problem.fix)
     file = config / FOLDER / runtime_state.NAME
-    broken = (
-        runtime_state.load_state(file.parent, runtime.clock.now_ms()).error if file.exists() else ""
-    )
-    if broken:
-        yield CheckResult(
-            CheckLevel.WARNING, "live", f"unreadable, {broken}: {file}", f"correct it: {file}"
-        )
+    state = runtime_state.load_state(file.parent, runtime.clock.now_ms()) if file.exists() else None
+    if state and state.error:
+        text = f"unreadable, {state.error}: {file}"
+        yield CheckResult(CheckLevel.WARNING, "live", text, f"correct it: {file}")
 
 
 def _iter_own_files(data_dir: Path) -> Iterator[Path]:
@@ -286,9 +278,8 @@ def _recorded_faults(data_dir: Path) -> Iterator[CheckResult]:
     for session in sorted(lost):
         text = f"{session}: its directory is missing"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
-    for fault in (
-        fault for name in agent_names() for fault in recorded.read_faults(data_dir, name)
-    ):
+    faults = [recorded.read_faults(data_dir, name) for name in agent_names()]
+    for fault in chain.from_iterable(faults):
         text = f"{fault.session}/{fault.file}: {fault.kind}, {fault.message}"
         yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
@@ -340,10 +331,8 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
         yield CheckResult(CheckLevel.WARNING, "dataset", error.message, error.hint)
         return
     if ignored:
-        text, check = (
-            f"git ignores the training rows: {pending}",
-            f"git check-ignore -v {pending / 'rows.jsonl'}",
-        )
+        text = f"git ignores the training rows: {pending}"
+        check = f"git check-ignore -v {pending / 'rows.jsonl'}"
         yield CheckResult(CheckLevel.WARNING, "dataset", text, check)
     else:
         yield CheckResult(CheckLevel.OK, "dataset", f"training rows are collected: {pending}")
@@ -352,14 +341,16 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
 def _check_recordings(
     runtime: Runtime, archive: Archive, progress: Progress | None
 ) -> Iterator[CheckResult]:
-    sessions = records = 0
+    sessions = records = logged = 0
     unknown: dict[str, int] = {}
     late = ""
     damage = list(archive.damage)
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
-        files = archive.recordings[session.id].files
-        records += sum(1 for file in files for _ in raw_lines(file.path, 0))
+        recording = archive.recordings[session.id]
+        records += sum(1 for file in recording.files for _ in raw_lines(file.path, 0))
+        requests = recording.source.logged_requests(recording.files)
+        logged += any(request.message_ids for request in requests)
         damage += session.damage
         label = "" if session.agent == DEFAULT_AGENT else f"{agent_label(session.agent)} "
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
@@ -368,6 +359,10 @@ def _check_recordings(
             late = session.id
     text = f"{pluralize(sessions, 'session')}, {pluralize(records, 'record')} read"
     yield CheckResult(CheckLevel.OK, "recordings", text)
+    if sessions:
+        share = f"{logged:,} of {pluralize(sessions, 'session')} ({100 * logged / sessions:.0f} %)"
+        text = f"causes of cache misses are known for {share}: their client logs its requests"
+        yield CheckResult(CheckLevel.OK, "cache", text)
     for kind, count in sorted(unknown.items()):
         text = f"{pluralize(count, 'record')} of unknown format: {kind}"
         yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog doctor --formats")
@@ -384,9 +379,8 @@ def _describe_damage(archive: Archive, path: Path, spans: Sequence[Damage]) -> C
     counts = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
     length = sum(span.length for span in spans)
     size = f"{pluralize(length, 'byte')} from {spans[0].offset:,} on in" if length else "all of"
-    session = next(
-        (name for name in (path.stem, path.parent.name) if name in archive.recordings), ""
-    )
+    names = [name for name in (path.stem, path.parent.name) if name in archive.recordings]
+    session = names[0] if names else ""
     show = f"flightlog session show {session}" if session and length else f"ls -ld {path}"
     return CheckResult(CheckLevel.DAMAGE, "damage", f"{counts}: {size} {path}", show)
 

@@ -6,12 +6,15 @@ Reads the files that `init` and the hook write; changes nothing.
 import shlex
 import shutil
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.hooks import events_for
-from flightlog.model.errors import FlightlogError
+from flightlog.agents.claude_code.hooks import events_for, find_plugin
+from flightlog.live.layout import check_template
+from flightlog.model.errors import FlightlogError, Misconfigured
+from flightlog.model.runtime import ConfigValue
 from flightlog.model.text import pluralize
 from flightlog.setup.install import find_own_groups, find_own_status_line, is_ours
 from flightlog.sources.hook_log import count_lost_records
@@ -26,7 +29,7 @@ class HookProblem(Struct, frozen=True):
     kind: str
     subject: str
     fix: str
-    is_loss: bool = False
+    is_failure: bool = False
 
 
 def hook_findings(
@@ -49,6 +52,15 @@ def is_registered(settings: Path) -> bool:
         return False
 
 
+def describe_registration(settings: Path) -> str:
+    """Return which hooks record sessions: that of the settings, the plugin's, or both."""
+    if not find_plugin(settings.parent):
+        return f"registered: {settings}"
+    if not is_registered(settings):
+        return f"registered by the plugin: {settings}"
+    return f"registered: {settings}; the plugin is enabled too, and its hook ends at once"
+
+
 def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[HookProblem]:
     data = shared_files.read_if_exists(settings)
     try:
@@ -59,6 +71,8 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
             error.message,
             f"edit {shlex.quote(str(settings))}",
         )
+        return
+    if not groups and find_plugin(settings.parent):
         return
     if not groups:
         yield HookProblem(
@@ -78,20 +92,20 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
         yield from _check_command_target(command, "hook", "nothing is recorded")
 
 
-def status_line_findings(settings: Path) -> list[HookProblem]:
-    """Return the problems of our status line in one settings file."""
-    data = shared_files.read_if_exists(settings)
+def status_line_findings(settings: Path, template: ConfigValue) -> list[HookProblem]:
+    """Return the problems of our status line in one settings file, and of its template."""
+    problems = []
     try:
-        line = (
-            find_own_status_line(data.decode("utf-8", "replace")) if data and data.strip() else None
-        )
-    except FlightlogError:
-        return []
-    return (
-        list(_check_command_target(line["command"], "status line", "it shows only its name"))
-        if line
-        else []
-    )
+        check_template(str(template.value), template.origin)
+    except Misconfigured as error:
+        problems.append(HookProblem("template", error.message, error.hint, is_failure=True))
+    data = shared_files.read_if_exists(settings)
+    text = data.decode("utf-8", "replace") if data and data.strip() else ""
+    with suppress(FlightlogError):
+        if line := find_own_status_line(text) if text else None:
+            target = (line["command"], "status line", "it shows only its name")
+            problems += _check_command_target(*target)
+    return problems
 
 
 def _check_command_target(command: str, name: str, consequence: str) -> Iterator[HookProblem]:
@@ -116,4 +130,4 @@ def _check_lost_events(home: Path, temporary: Path) -> Iterator[HookProblem]:
     count = count_lost_records(home, temporary)
     if count:
         text = f"{pluralize(count, 'hook event')} lost"
-        yield HookProblem(text, str(home / "lost"), "flightlog doctor --fix", is_loss=True)
+        yield HookProblem(text, str(home / "lost"), "flightlog doctor --fix", is_failure=True)

@@ -33,8 +33,8 @@ from flightlog.model.session import DEFAULT_AGENT
 from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
 from flightlog.privacy.trust import is_trusted, open_trust, risky_settings
-from flightlog.setup import install, json_editor
-from flightlog.store import files, shared_files
+from flightlog.setup import install
+from flightlog.store import files, json_editor, shared_files
 from flightlog.store.git.repository import open_repository
 
 BEGIN, END = "<!-- flightlog dataset: begin -->", "<!-- flightlog dataset: end -->"
@@ -167,8 +167,8 @@ def wants_guard(runtime: Runtime, location: InitRequest, *, remove: bool) -> boo
     """Return whether there is a guard to install, or to remove."""
     if not _is_repository(location):
         return False
-    installed = len(git_guard.list_guard_hooks(guard_git(runtime, location.cwd)))
-    return installed > 0 if remove else installed < len(git_guard.HOOKS)
+    count = len(git_guard.list_guard_hooks(guard_git(runtime, location.cwd)))
+    return count > 0 if remove else count < len(git_guard.HOOKS)
 
 
 def _is_repository(location: InitRequest) -> bool:
@@ -196,6 +196,13 @@ def settings_path(runtime: Runtime, location: InitRequest) -> Path:
 def find_hook_settings(agent: str) -> HookSettings | None:
     """Return the settings in which an agent's hooks are registered; None if it has no hooks."""
     return find_agent(agent).hooks()
+
+
+def find_plugin(runtime: Runtime, location: InitRequest) -> str:
+    """Return the command that removes our plugin from the agent; "" if it is not enabled."""
+    dirs = find_agent_dirs(runtime).get(location.agent, ())
+    find = _hook_settings(location.agent).find_plugin
+    return next(filter(None, (find(Path(path)) for path in dirs)), "")
 
 
 def list_init_agents(runtime: Runtime, wanted: str) -> tuple[str, ...]:
@@ -315,7 +322,7 @@ def _has_whole_section(path: Path) -> bool:
 
 def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
     """Return the file as something that stays, for a person to edit."""
-    message = error.message if isinstance(error, FlightlogError) else str(error)
+    message = getattr(error, "message", str(error))
     return Leftover(str(path), message, f"edit {shlex.quote(str(path))}")
 
 
@@ -346,9 +353,8 @@ def _remove_instructions(path: Path) -> None:
 def _list_projects(runtime: Runtime) -> list[Path]:
     """Return this directory and those of all sessions, with the projects around them."""
     archive = open_archive(runtime)
-    folders = [Path(runtime.cwd)]
-    folders += [Path(archive.first_cwd(recording)) for recording in archive.recordings.values()]
-    found = [folder for folder in folders if folder.is_absolute() and folder.is_dir()]
+    cwds = [runtime.cwd, *map(archive.first_cwd, archive.recordings.values())]
+    found = [path for path in map(Path, cwds) if path.is_absolute() and path.is_dir()]
     return list(dict.fromkeys([*found, *map(files.find_project, found)]))
 
 
@@ -362,6 +368,9 @@ def _list_leftovers(
         paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
     for project in projects:
         paths |= {project.cwd / name: content for name, content in _PROJECT_DATA.items()}
+    for agent in filter(find_hook_settings, list_init_agents(runtime, "all")):
+        if command := find_plugin(runtime, InitRequest("user", Path(runtime.cwd), agent)):
+            yield Leftover(find_agent_dirs(runtime)[agent][0], "flightlog's plugin", command)
     for project in projects:
         if _has_dataset_hooks(runtime, project.cwd):
             command = f"cd {shlex.quote(str(project.cwd))} && {_REMOVE_HOOKS}"
@@ -385,7 +394,7 @@ def _has_dataset_hooks(runtime: Runtime, top: Path) -> bool:
 
 
 def _removal_command(prefix: str) -> str:
-    if "/uv/archive-v" in prefix:  # `uvx` runs from uv's cache
-        return "uv cache clean flightlog"
+    if "/uv/archive-v" in prefix:
+        return "uv cache clean flightlog"  # `uvx` runs from uv's cache
     tool = {"/uv/tools/": "uv tool", "/pipx/venvs/": "pipx"}
     return f"{next((tool[part] for part in tool if part in prefix), 'pip')} uninstall flightlog"

@@ -1,7 +1,7 @@
 """Register the hook in an agent's settings, and remove it without a trace.
 
 Plans are values: the current and the future content. `apply_change` is the only function here that
-writes, and it makes a backup. Other people's settings keep every byte (`setup.json_editor`). Which
+writes, and it makes a backup. Other people's settings keep every byte (`store.json_editor`). Which
 events are registered is decided in `agents.claude_code.hooks`.
 """
 
@@ -17,8 +17,7 @@ from flightlog.agents.claude_code.hooks import events_for, project_settings, pro
 from flightlog.model.errors import Misconfigured
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import pluralize
-from flightlog.setup import json_editor
-from flightlog.store import files, shared_files
+from flightlog.store import files, json_editor, shared_files
 
 SCRIPT = Path(__file__).parents[1] / "hooks" / "record.py"
 LINE_SCRIPT = Path(__file__).parents[1] / "hooks" / "status.py"

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from flightlog.hooks.writer import name_loss_count
 from flightlog.model.entries import HookRecord
 from flightlog.model.errors import UNREADABLE, Damage, Unavailable
 from flightlog.store.jsonl import TORN_TAIL, list_shards, read_lines, read_together
@@ -103,9 +104,8 @@ def count_lost_records(home: Path, temporary: Path) -> int:
 
 def list_loss_counts(home: Path, temporary: Path) -> list[Path]:
     """Return the files with a positive count of events that the hook could not record."""
-    return [
-        path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)
-    ]
+    paths = (home / "lost", temporary / name_loss_count(str(home)))
+    return [path for path in paths if _read_count(path)]
 
 
 def _decode_lines(lines: Iterable[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:

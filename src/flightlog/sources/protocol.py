@@ -15,6 +15,7 @@ from flightlog.model.usage import ClientTotals, UsageLine
 
 if TYPE_CHECKING:
     from flightlog.model.entries import Entry, SubagentInfo
+    from flightlog.model.exchange import LoggedRequest
     from flightlog.model.session import ThreadContext
     from flightlog.store.index.records import RecordBatch
 
@@ -115,6 +116,9 @@ class Source(Protocol):
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> "dict[str, ThreadContext]":
         """Return what the model was given in each thread of a session; the main thread is ""."""
+
+    def logged_requests(self, files: Sequence[SessionFile]) -> "Iterator[LoggedRequest]":
+        """Yield the requests that a session's files log, by time; none if the agent logs none."""
 
     def text_at(self, path: str, offset: int, length: int) -> str:
         """Return the text of the record at `offset`, or "" if it is gone."""

@@ -14,9 +14,9 @@ import os
 import select
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -72,20 +72,53 @@ def run_forked(
                 parcel = bytearray()
         yield parcel
 
-    children = [_start_worker(parcels) for _ in range(workers)]
+    children = [start_worker(parcels) for _ in range(workers)]
     os.close(tickets)
     return _receive(children, decode)
 
 
-def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
+def map_forked(
+    sizes: Mapping[str, int],
+    work: Callable[[str], T],
+    decode: Callable[[bytes | bytearray], T],
+    name_of: Callable[[T], str],
+    fork_above: int = FORK_ABOVE_BYTES,
+) -> Iterator[T]:
+    """Yield the result of `work` for each name in `sizes`, in any order.
+
+    More than `fork_above` bytes in all are shared among all processors. `name_of` returns the name
+    that a result belongs to.
+    """
+    # The largest first, so that no process is left alone with one at the end.
+    missing = dict.fromkeys(sorted(sizes, key=lambda name: -sizes[name]))
+    ordered, workers = list(missing), os.cpu_count() or 1
+    if sum(sizes.values()) > fork_above and workers > 1 and may_fork():
+        for start in range(0, len(ordered), TICKETS_MAX):
+            part = ordered[start : start + TICKETS_MAX]
+            work_on = lambda number, part=part: work(part[number])  # noqa: E731
+            for result in run_forked(len(part), work_on, decode, workers):
+                missing.pop(name_of(result), None)
+                yield result
+    yield from map(work, missing)
+
+
+def start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
+    """Fork a child that delivers `parcels`; return its process id and the pipe to read them from."""
     results, outbox = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # room for several parcels, where the system allows it
             fcntl.fcntl(outbox, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     child = os.fork()
-    if child:
-        os.close(outbox)
-        return child, results
+    if child == 0:
+        _deliver_and_exit(parcels, results, outbox)
+    os.close(outbox)
+    return child, results
+
+
+def _deliver_and_exit(
+    parcels: Callable[[], Iterable[bytearray]], results: int, outbox: int
+) -> NoReturn:
+    """Write every parcel to `outbox`, then end this child; it never returns to its parent's code."""
     status = 1
     try:
         gc.disable()  # the work makes no cycles, and looking for them takes a fifth of the time

@@ -64,14 +64,15 @@ def copy_tree(source: Path, into: Path) -> None:
             import subprocess  # noqa: PLC0415 - a settle copies nothing
 
             # `cp` clones blocks if the file system can; Python's own copy does not.
-            done = subprocess.run(
-                ["cp", "-a", str(source), str(into)], capture_output=True, check=False
-            )
+            command = ["env", "LC_ALL=C", "cp", "-a", str(source), str(into)]
+            done = subprocess.run(command, capture_output=True, check=False)
         except FileNotFoundError:
             shutil.copytree(source, into, symlinks=True)
             return
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    # A file that is removed while `cp` runs is not part of the copy.
+    is_whole = into.exists() and all(line.endswith(": No such file or directory") for line in lines)
+    if done.returncode and not (lines and is_whole):
         raise Unavailable(
             f"the directory cannot be copied: {lines[0] if lines else source}",
             hint="free some space",

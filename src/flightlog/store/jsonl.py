@@ -125,6 +125,17 @@ def scan_lines(
         at += length + has_end
 
 
+def last_line_end(read_at: ReadAt, end: int) -> int:
+    """Return where the last whole line before `end` ends; the next is not finished yet."""
+    while end > 0:
+        start = max(0, end - _CHUNK_BYTES)
+        newline = read_at(start, end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
 def _append_under_lock(
     path: Path, make: Callable[[Last], bytes], *, durable: bool
 ) -> LineLocation | None:

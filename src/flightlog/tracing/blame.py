@@ -8,9 +8,11 @@ same order wins. If no edit holds it, only the session that made the commit is n
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from flightlog.archive.archive import Archive
 from flightlog.model.addresses import Address, TraceLink, parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
@@ -27,7 +29,6 @@ from flightlog.store.git.history import (
     resolve_commit,
 )
 from flightlog.store.git.repository import Repository
-from flightlog.tracing.providers import TraceContext
 from flightlog.views.session.edits import (
     LineEdit,
     count_matching_lines,
@@ -36,9 +37,32 @@ from flightlog.views.session.edits import (
 )
 from flightlog.views.session.timeline import iter_turns
 
+if TYPE_CHECKING:
+    from flightlog.tracing.providers import TraceContext
+
 _SLACK_MS = 5_000  # git stores whole seconds, and a recorded edit may end after the commit started
 LINES_MAX = 100_000  # lines of a file that blame reads
 _NAME_CHARS = 7  # of a commit hash, as git abbreviates it in tool output
+
+
+class BlameContext(Protocol):
+    """Where blame looks: a repository, recordings, and the edits in them."""
+
+    archive: Archive
+
+    @property
+    def repository(self) -> Repository | None:
+        """The repository of the file, if there is one."""
+
+    @property
+    def all_edits(self) -> Sequence[tuple[str, tuple[LineEdit, ...]]]:
+        """The edits of each session, with paths relative to the project where possible."""
+
+    def find_session(self, name: str, /) -> Session | None:
+        """Return a session, or None."""
+
+    def relative_path(self, file: Path) -> str:
+        """Return a file's path relative to the project."""
 
 
 class BlameLine(Struct, frozen=True):
@@ -54,11 +78,13 @@ class BlameLine(Struct, frozen=True):
     attribution: str = "no recorded edit holds this line"
 
 
-def attribute_lines(file: Path, first: int, last: int, context: TraceContext) -> list[BlameLine]:
+def attribute_lines(file: Path, first: int, last: int, context: BlameContext) -> list[BlameLine]:
     """Return the origin of lines `first` to `last` of a file; `last` 0 means its end."""
     try:
+        if not file.is_file():  # a pipe or a device may never end
+            raise FileNotFoundError
         body = file.read_text("utf-8", errors="replace")
-    except (FileNotFoundError, IsADirectoryError):
+    except OSError:
         raise NotFound(f"no such file: {file}", hint="flightlog blame FILE:LINE") from None
     lines = body.split("\n")[: LINES_MAX + 1]
     lines = lines[:-1] if lines[-1] == "" else lines
@@ -84,7 +110,7 @@ def attribute_lines(file: Path, first: int, last: int, context: TraceContext) ->
     ]
 
 
-def _blame_with_git(context: TraceContext, path: str, first: int, last: int) -> list[CommittedLine]:
+def _blame_with_git(context: BlameContext, path: str, first: int, last: int) -> list[CommittedLine]:
     """Return git's blame, or nothing for a file that git does not know."""
     if context.repository is None:
         return []
@@ -98,7 +124,7 @@ def _attribute_line(
     line: CommittedLine,
     fingerprints: Sequence[str],
     edits: Sequence[LineEdit],
-    context: TraceContext,
+    context: BlameContext,
 ) -> BlameLine:
     before = line.at_ms + _SLACK_MS if line.commit else float("inf")
     candidates = [
@@ -117,7 +143,7 @@ def _attribute_line(
     )
 
 
-def _attribute_to_commit(line: CommittedLine, context: TraceContext) -> BlameLine:
+def _attribute_to_commit(line: CommittedLine, context: BlameContext) -> BlameLine:
     """Name the step that made the line's commit: one of its commands may have written the line."""
     for name in _sessions_mentioning(context, line.commit) if line.commit else ():
         session = context.find_session(name)
@@ -130,13 +156,13 @@ def _attribute_to_commit(line: CommittedLine, context: TraceContext) -> BlameLin
     return BlameLine(line.number, line.text, line.commit, at_ms=line.at_ms)
 
 
-def _sessions_mentioning(context: TraceContext, commit: str) -> Iterator[str]:
+def _sessions_mentioning(context: BlameContext, commit: str) -> Iterator[str]:
     for name, recording in context.archive.recordings.items():
         if any(any(find_lines(file.path, commit[:_NAME_CHARS])) for file in recording.files):
             yield name
 
 
-def _turn_prompt(context: TraceContext, at: Address) -> str:
+def _turn_prompt(context: BlameContext, at: Address) -> str:
     session = context.find_session(at.session)
     turns = iter_turns(session) if session else ()
     return next(
@@ -150,7 +176,7 @@ def _turn_prompt(context: TraceContext, at: Address) -> str:
 
 
 def commit_links(
-    context: TraceContext, session: Session, edits: Sequence[LineEdit]
+    context: "TraceContext", session: Session, edits: Sequence[LineEdit]
 ) -> Iterator[TraceLink]:
     """Yield the commits that hold lines of a session, or that its tool output names."""
     repository = context.repository
@@ -184,7 +210,7 @@ def steps_in_commit(
     ]
 
 
-def steps_behind_commit(context: TraceContext, commit: str) -> list[str]:
+def steps_behind_commit(context: "TraceContext", commit: str) -> list[str]:
     """Return the steps, or else the sessions, that a commit comes from."""
     repository = context.repository
     if repository is None:

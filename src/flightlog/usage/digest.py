@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.usage import (
     ClientTotals,
@@ -63,6 +64,7 @@ class UsageBucket(Struct, frozen=True, array_like=True):
     usage: Usage
     unknown_responses: int = 0
     is_lower_bound: bool = False
+    agent: str = ""  # only if sessions of several agents have this session's id
     is_estimate: bool = False  # of output that was not recorded; never stored
 
 
@@ -81,12 +83,16 @@ class UsageDigest(Struct, frozen=True, array_like=True):
 
 
 class SessionUsage(Struct, frozen=True):
-    """Rows and client totals of all files of one session; `first_ms` is their first timestamp."""
+    """Rows and client totals of all files of one session; `first_ms` is their first timestamp.
+
+    `agents` names the agent of each response, if several agents have a session with this id.
+    """
 
     session: str
     first_ms: int
     rows: Sequence[UsageLine]
     totals: Sequence[ClientTotals]
+    agents: Mapping[str, str] = {}
 
 
 PriceOf = Callable[[ModelResponse], float | None]
@@ -149,7 +155,7 @@ def _digest(
     evidence: FindEvidence,
 ) -> UsageDigest:
     if all(map(is_priced, set(map(_model, rows)))):
-        buckets = _bucket_rows(rows)
+        buckets = _bucket_rows(rows, session.agents)
         price_of: PriceOf = _table_price
     else:
         buckets, price_of = _bucket_by_client_price(session, rows, copies, history)
@@ -207,9 +213,8 @@ def _bucket_by_client_price(
         client[session.session] = own_client_totals(unpriced, history)
     priced = price_responses(responses, client)
     costs = {item.response.message_id: item.cost.usd for item in priced}
-    return tuple(_merge_buckets(map(_single_bucket, priced))), lambda response: costs[
-        response.message_id
-    ]
+    single = [_single_bucket(item, session.agents) for item in priced]
+    return tuple(_merge_buckets(single)), lambda response: costs[response.message_id]
 
 
 def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
@@ -228,7 +233,16 @@ def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
     return list(best.values())
 
 
-def _bucket_rows(rows: Iterable[UsageLine]) -> tuple[UsageBucket, ...]:
+def _bucket_rows(rows: Iterable[UsageLine], agents: Mapping[str, str]) -> tuple[UsageBucket, ...]:
+    if agents:
+        apart: dict[str, list[UsageLine]] = defaultdict(list)
+        for row in rows:
+            apart[agents.get(row.message_id, "")].append(row)
+        return tuple(
+            replace(bucket, agent=agent)
+            for agent in sorted(apart)
+            for bucket in _bucket_rows(apart[agent], {})
+        )
     groups: dict[tuple[str, int], list[UsageLine]] = defaultdict(list)
     for row in rows:
         groups[row.model, row.at_ms // QUARTER_MS].append(row)
@@ -265,10 +279,10 @@ def _bucket(model: str, rows: list[UsageLine], band: int) -> UsageBucket:
 
 
 def _merge_buckets(parts: Iterable[UsageBucket]) -> list[UsageBucket]:
-    """Add up buckets of one model, quarter and cost source that were priced apart."""
-    groups: dict[tuple[str, int, str], list[UsageBucket]] = defaultdict(list)
+    """Add up buckets of one model, quarter, cost source and agent that were priced apart."""
+    groups: dict[tuple[str, int, str, str], list[UsageBucket]] = defaultdict(list)
     for part in parts:
-        groups[part.model, part.quarter_ms, part.source.value].append(part)
+        groups[part.model, part.quarter_ms, part.source.value, part.agent].append(part)
     return [_sum_buckets(groups[key]) for key in sorted(groups)]
 
 
@@ -285,10 +299,11 @@ def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
         sum((part.usage for part in parts), Usage()),
         sum(part.unknown_responses for part in parts),
         any(part.is_lower_bound for part in parts),
+        parts[0].agent,
     )
 
 
-def _single_bucket(item: PricedResponse) -> UsageBucket:
+def _single_bucket(item: PricedResponse, agents: Mapping[str, str]) -> UsageBucket:
     response, cost = item.response, item.cost
     at_ms, quality = response.at_ms, response.quality
     return UsageBucket(
@@ -302,6 +317,7 @@ def _single_bucket(item: PricedResponse) -> UsageBucket:
         response.usage,
         int(quality is UsageQuality.MISSING),
         quality is UsageQuality.LOWER_BOUND,
+        agents.get(response.message_id, ""),
     )
 
 

@@ -70,6 +70,7 @@ class UsageIndexUpdate:
         self.version = version
         self.fresh: dict[str, bytes] = {}
         self._database = database
+        self._sources = files
         self._files = dict(self.plan.current)
         self._scans: dict[int, tuple[PendingRead, UsageScan]] = {}
         self._new_keys: AbstractSet[int] = set()
@@ -182,13 +183,21 @@ class UsageIndexUpdate:
     def _load_session(self, session: str) -> SessionUsage:
         rows: list[UsageLine] = []
         totals: list[ClientTotals] = []
+        agents: dict[str, str] = {}
         files = self._ids_by_session[session]
+        names = {file: self._agents_by_path[self._files[file].path] for file in files}
         for file in files:
             for file_rows, file_totals in self._load_file(file):
                 rows += file_rows
                 totals += file_totals
+                if len(set(names.values())) > 1:
+                    agents |= {row.message_id: names[file] for row in file_rows}
         first = (self._files[file].first_ms for file in files)
-        return SessionUsage(session, min(filter(None, first), default=0), rows, totals)
+        return SessionUsage(session, min(filter(None, first), default=0), rows, totals, agents)
+
+    @cached_property
+    def _agents_by_path(self) -> Mapping[str, str]:
+        return {file.path: file.agent for file in self._sources}
 
     def _load_file(self, file: int) -> Iterator[tuple[list[UsageLine], list[ClientTotals]]]:
         if file in self.plan.current:

@@ -7,7 +7,7 @@ import functools
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import tzinfo
 from os import PathLike
 
@@ -39,7 +39,7 @@ from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, UsageReport, build_report, filter_digests, total_row
 
 # Stored digests of another version are made again: count up when a rule in `usage` changes.
-VERSION = f"5 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+VERSION = f"6 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _FORK_FROM = 16  # groups; digesting fewer takes less time than starting a process
 _encode = msgspec.msgpack.Encoder().encode
@@ -81,11 +81,9 @@ class UsagePipeline:
         """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
         damaged = self._sync().damaged_spans + self._unlisted
         agents = {file.session: file.agent for file in self._files}
-        digests: Iterable[UsageDigest] = (
-            _decode(body)
-            for session, body in self._digests.items()
-            if agent in {"", agents.get(session)}
-        )
+        digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
+        if agent:
+            digests = _select_agent(digests, agent, agents)
         if estimate:
             digests = self._add_estimates(digests)
         report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
@@ -239,6 +237,16 @@ class UsagePipeline:
         return files
 
 
+def load_digests(index: PathLike[str] | str | None, sessions: Iterable[str]) -> list[UsageDigest]:
+    """Return the digests of `sessions` as the last report stored them; reads no session file."""
+    select = "SELECT body FROM digests WHERE session = ?"
+    with closing(Index(index, FILES, SCHEMA)) as opened:
+        rows = opened.query(
+            lambda database: [database.execute(select, (name,)).fetchone() for name in sessions]
+        )
+    return [_decode(row[0]) for row in rows if row]
+
+
 def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:
     """Return the token counts of a file's records from byte `start`."""
     if file.agent == DEFAULT_AGENT:
@@ -251,6 +259,17 @@ def _scan_mapped(file: SessionFile, start: int) -> UsageScan:
     if file.agent == DEFAULT_AGENT:
         return claude_code.scan_usage_mapped(file, start)
     return source_of(file.agent).scan_usage(file, start)
+
+
+def _select_agent(
+    digests: Iterable[UsageDigest], agent: str, agents: Mapping[str, str]
+) -> Iterator[UsageDigest]:
+    """Yield the digests of an agent's sessions, of an id that several agents have its own part."""
+    for digest in digests:
+        first = agents.get(digest.session)
+        own = tuple(item for item in digest.buckets if (item.agent or first) == agent)
+        if own or (first == agent and not digest.buckets):
+            yield digest if len(own) == len(digest.buckets) else replace(digest, buckets=own)
 
 
 def _first_response_ms(digest: UsageDigest) -> int:

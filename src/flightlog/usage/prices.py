@@ -52,6 +52,22 @@ def price_in_band(model: str, usage: Usage, at_ms: int | None, band: int) -> Cos
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, source)
 
 
+def token_rates(
+    model: str, usage: Usage, at_ms: int | None = None
+) -> tuple[float, float, float] | None:
+    """Return dollars per token of a prompt for reading from the cache, writing to it, and neither.
+
+    Writes have the mean price of those in `usage`. None if the model is in no table.
+    """
+    if not is_priced(model):
+        return None
+    band = context_band(model, usage.prompt_tokens, at_ms)
+    writes = Usage(0, 0, 0, usage.cache_write_tokens or 1, usage.cache_write_1h_tokens)
+    kinds = (Usage(cache_read_tokens=1), writes, Usage(input_tokens=1))
+    read, write, fresh = (price_in_band(model, kind, at_ms, band).usd or 0.0 for kind in kinds)
+    return read, write / writes.cache_write_tokens, fresh
+
+
 def context_band(model: str, prompt_tokens: int, at_ms: int | None) -> int:
     """Return the number of the price band of a prompt; 0 is the one of the shortest prompts."""
     lists, _ = _lists(model)

@@ -10,8 +10,9 @@ from datetime import UTC, datetime, tzinfo
 from operator import attrgetter
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
+from flightlog.model.text import TIME_MS_MAX
 from flightlog.model.usage import (
     BLOCK_MS,
     DAY_MS,
@@ -25,6 +26,15 @@ from flightlog.model.usage import (
 )
 from flightlog.usage.digest import USD_DIGITS, UsageBucket, UsageDigest
 from flightlog.usage.reconciliation import Reconciliation, UsageGap, unpack_reconciliation
+
+
+class BlockProjection(Struct, frozen=True):
+    """The 5-hour block that runs now, and its cost at its end if the pace stays the same."""
+
+    minutes_left: int
+    cost_usd: float
+    cost_per_hour_usd: float
+    projected_usd: float
 
 
 class UsageReport(Struct, frozen=True):
@@ -52,12 +62,15 @@ class UsageReport(Struct, frozen=True):
 
 
 class UsageFilter(Struct, frozen=True):
-    """Selects usage since a time, of projects whose path contains a text."""
+    """Selects usage from a time on and before another, of a model, of projects whose path has a text."""
 
     since_ms: int = 0
     project: str = ""
+    until_ms: int = TIME_MS_MAX
+    model: str = ""
 
 
+PACE_LEAST_MS = 5 * 60_000  # the first response of a block says nothing about an hour
 DigestBucket = tuple[UsageDigest, UsageBucket]
 
 
@@ -70,7 +83,13 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
         return list(digests)
     selected = []
     for digest in digests:
-        buckets = tuple(bucket for bucket in digest.buckets if bucket.last_ms >= only.since_ms)
+        buckets = tuple(
+            bucket
+            for bucket in digest.buckets
+            if only.since_ms <= bucket.last_ms
+            and bucket.first_ms < only.until_ms
+            and only.model in {"", bucket.model}
+        )
         if buckets and only.project in digest.project:
             selected.append(UsageDigest(digest.session, digest.project, buckets))
     return selected
@@ -108,6 +127,22 @@ def break_down(
     return [_row(grouped[name], name) for name in sorted(grouped)]
 
 
+def project_block(rows: Sequence[UsageRow], now_ms: int) -> BlockProjection | None:
+    """Return the projection of the last of some blocks; None if it has ended."""
+    last = max(rows, key=lambda row: row.key, default=None)
+    if last is None or not last.key:
+        return None
+    start_ms = int(datetime.fromisoformat(last.key).timestamp() * 1000)
+    left_ms = start_ms + BLOCK_MS - now_ms
+    if not 0 < left_ms <= BLOCK_MS:
+        return None
+    cost = last.cost.usd or 0.0
+    began_ms = min(last.first_ms or start_ms, now_ms)
+    per_ms = cost / max(now_ms - began_ms, PACE_LEAST_MS)
+    projected = round(cost + per_ms * left_ms, USD_DIGITS)
+    return BlockProjection(left_ms // 60_000, cost, round(per_ms * HOUR_MS, USD_DIGITS), projected)
+
+
 def total_row(digests: Iterable[UsageDigest]) -> UsageRow:
     """Return a report's total."""
     return _row([(digest, bucket) for digest in digests for bucket in digest.buckets], "")
@@ -118,14 +153,14 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
     usages: list[tuple[int, ...]] = []
     amounts: list[float] = []
     sessions, models, unpriced = set(), set(), set()
-    responses, first_ms, last_ms, unknown, is_lower_bound = 0, sys.maxsize, 0, 0, False
+    responses, first_ms, last_ms, unknown, lacks_tokens = 0, sys.maxsize, 0, 0, False
     source: CostSource | None = None
     estimates = [bucket for _, bucket in items if bucket.is_estimate]
     for digest, bucket in items:
         if bucket.is_estimate:
             continue
         unknown += bucket.unknown_responses
-        is_lower_bound |= bucket.is_lower_bound or bool(bucket.unknown_responses)
+        lacks_tokens |= bucket.is_lower_bound or bool(bucket.unknown_responses)
         usages.append(astuple(bucket.usage))
         responses += bucket.responses
         sessions.add(digest.session)
@@ -139,12 +174,14 @@ def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
         amounts.append(bucket.cost_usd)
         if bucket.source is not source:
             source = bucket.source.merge_source(source)
-    is_lower_bound = is_lower_bound or bool(unpriced)
-    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE, is_lower_bound)
+    bounds = (lacks_tokens or bool(unpriced), lacks_tokens)
+    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE, *bounds)
+    if items and not amounts:
+        cost = Cost(None, CostSource.UNKNOWN, lacks_tokens=lacks_tokens)
     return UsageRow(
         key=key,
         usage=Usage(*map(sum, zip(*usages, strict=True))),
-        cost=cost if amounts or not items else Cost(None, CostSource.UNKNOWN),
+        cost=cost,
         responses=responses,
         sessions=len(sessions),
         models=tuple(sorted(models)),
@@ -163,9 +200,7 @@ def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
     return UsageRow(
         key="",
         usage=sum((row.usage for row in rows), Usage()),
-        cost=cost
-        if cost.usd is None
-        else Cost(round(cost.usd, USD_DIGITS), cost.source, cost.is_lower_bound),
+        cost=cost if cost.usd is None else replace(cost, usd=round(cost.usd, USD_DIGITS)),
         responses=sum(row.responses for row in rows),
         sessions=sessions,
         models=tuple(sorted({model for row in rows for model in row.models})),
@@ -188,7 +223,7 @@ def _key_function(
     if by is Breakdown.MODEL:
         return lambda _, bucket: bucket.model
     if by is Breakdown.AGENT:
-        return lambda digest, _: agents.get(digest.session, "")
+        return lambda digest, bucket: bucket.agent or agents.get(digest.session, "")
     name = attrgetter(by.value)  # session or project
     return lambda digest, _: name(digest)
 

@@ -7,12 +7,12 @@ model response is quiet, not good.
 import enum
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
 from msgspec import Struct
 
-from flightlog.model.text import one_line, pluralize
+from flightlog.model.text import format_bytes, one_line, pluralize
 from flightlog.model.usage import DAY_MS, Cost, TokensAndCost, format_cost, format_tokens
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
@@ -20,6 +20,7 @@ from flightlog.views.transcript import format_timestamp
 FAILED_SHARE_BAD = 0.25  # of the tool calls: agents recover from a few failures
 FAILED_CALLS_BAD = 3  # at least: one failure of two calls says little
 USD_SHOWN_MIN = 0.00005  # amounts below are $0.0000 when printed
+TITLE_WIDTH = 100
 PROJECT_WIDTH = 500  # a hostile path does not fill the screen
 
 
@@ -91,23 +92,26 @@ class AgentShare(Struct, frozen=True):
     sessions: int
 
 
-class Overview(TokensAndCost, frozen=True):
-    """The figures of the first screen."""
+class Overview(TokensAndCost, frozen=True, kw_only=True):
+    """The figures of the first screen; what is not read yet has its default."""
 
-    sessions: int
-    projects: int
-    turns: int
-    unrecorded_cost_usd: float
-    first_timestamp_ms: int | None
-    last_timestamp_ms: int | None
-    most_expensive_prompt: TurnCost | None
-    top_projects: tuple[ProjectShare, ...]
-    expiring_sessions: tuple[ExpiringSession, ...]
-    keep_days: int
-    unknown_records: int
-    damage_count: int
-    is_sample: bool
+    recordings: int = 0
+    recorded_bytes: int = 0
+    sessions: int = 0
+    projects: int = 0
+    turns: int = 0
+    unrecorded_cost_usd: float = 0.0
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+    most_expensive_prompt: TurnCost | None = None
+    top_projects: tuple[ProjectShare, ...] = ()
+    expiring_sessions: tuple[ExpiringSession, ...] = ()
+    keep_days: int = 0
+    unknown_records: int = 0
+    damage_count: int = 0
+    is_sample: bool = False
     sessions_with_secrets: tuple[str, ...] = ()
+    sessions_not_scanned: int = 0
     archived_sessions: int = 0
     damaged_sessions: tuple[str, ...] = ()
     unread_files: int = 0
@@ -167,9 +171,66 @@ class OverviewFact(Struct, frozen=True):
     next_command: str
 
 
-def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
-    """Yield the facts of the first screen, the most general one first."""
-    flightlog = "flightlog --samples" if overview.is_sample else "flightlog"
+class OverviewStage(enum.Enum):
+    """What is known after each step of reading, the fastest first."""
+
+    FILES = "files"
+    COST = "cost"
+    SESSIONS = "sessions"
+    SECRETS = "secrets"
+
+
+def iter_facts(
+    overview: Overview, zone: tzinfo, stages: Iterable[OverviewStage] = tuple(OverviewStage)
+) -> Iterator[OverviewFact]:
+    """Yield the facts of the first screen that `stages` add, in the order they become known."""
+    for stage in stages:
+        match stage:
+            case OverviewStage.FILES:
+                size = format_bytes(overview.recorded_bytes)
+                text = f"{pluralize(overview.recordings, 'recording')}, {size}"
+                yield OverviewFact(text, f"{_program(overview)} status")
+            case OverviewStage.COST:
+                yield from _cost_facts(overview)
+            case OverviewStage.SESSIONS:
+                yield from _session_facts(overview, zone)
+                yield from _recording_facts(overview, zone)
+            case OverviewStage.SECRETS:
+                yield from _secret_facts(overview)
+
+
+def _program(overview: Overview) -> str:
+    return "flightlog --samples" if overview.is_sample else "flightlog"
+
+
+def _cost_facts(overview: Overview) -> Iterator[OverviewFact]:
+    flightlog = _program(overview)
+    tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
+    cost = f"{format_cost(overview.cost)} for {tokens} tokens"
+    yield OverviewFact(f"{cost}, each response counted once", f"{flightlog} session usage")
+    if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
+        amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
+        yield OverviewFact(
+            f"the clients counted {amount} than is on record; each difference has a reason",
+            f"{flightlog} session usage --by session",
+        )
+
+
+def _secret_facts(overview: Overview) -> Iterator[OverviewFact]:
+    if overview.sessions_with_secrets:
+        sessions = overview.sessions_with_secrets
+        verb = "holds" if len(sessions) == 1 else "hold"
+        yield OverviewFact(
+            f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
+            f"flightlog privacy scan {sessions[0]} --secrets",
+        )
+    if overview.sessions_not_scanned:
+        count = pluralize(overview.sessions_not_scanned, "session")
+        yield OverviewFact(f"{count} not scanned for secrets", "flightlog privacy scan")
+
+
+def _session_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
+    flightlog = _program(overview)
     first, last = (
         format_timestamp(at_ms, zone, "%Y-%m-%d")
         for at_ms in (overview.first_timestamp_ms, overview.last_timestamp_ms)
@@ -185,22 +246,12 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
             f"{pluralize(share.sessions, 'session')} of {share.label}" for share in overview.agents
         )
         yield OverviewFact(", ".join(shares), f"{flightlog} session usage --by agent")
-    tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
-    cost = f"{format_cost(overview.cost)} for {tokens} tokens"
-    yield OverviewFact(
-        f"they cost {cost}, each response counted once", f"{flightlog} session usage"
-    )
-    if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
-        amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
-        yield OverviewFact(
-            f"the clients counted {amount} than is on record; each difference has a reason",
-            f"{flightlog} session usage --by session",
-        )
     if overview.most_expensive_prompt is not None:
         turn = overview.most_expensive_prompt
+        steps = pluralize(turn.steps, "step")
         cost = format_cost(Cost(turn.cost_usd, turn.cost_source, turn.is_lower_bound))
         yield OverviewFact(
-            f"most expensive prompt: {turn.prompt!r}, {pluralize(turn.steps, 'step')}, {cost}",
+            f"most expensive prompt: '{one_line(turn.prompt, TITLE_WIDTH)}', {steps}, {cost}",
             f"{flightlog} session show {shlex.quote(turn.address)}",
         )
     for share in overview.top_projects:
@@ -209,7 +260,6 @@ def iter_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
         yield OverviewFact(
             f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}"
         )
-    yield from _recording_facts(overview, zone)
 
 
 def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
@@ -225,13 +275,6 @@ def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]
             f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify"
         )
     yield _retention_fact(overview, zone)
-    if overview.sessions_with_secrets:
-        sessions = overview.sessions_with_secrets
-        verb = "holds" if len(sessions) == 1 else "hold"
-        yield OverviewFact(
-            f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
-            f"flightlog privacy scan {sessions[0]} --secrets",
-        )
     if overview.unread_files:
         files = pluralize(overview.unread_files, "file")
         yield OverviewFact(f"{files} in an unknown layout not read", "flightlog doctor")
@@ -252,6 +295,6 @@ def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
     day = format_timestamp(first.deletion_ms, zone, "%Y-%m-%d")
     rule = f"Claude Code's {overview.keep_days}-day rule"
     return OverviewFact(
-        f"deleted within a week by {rule}: {count}, first {first.title!r}, {day}",
+        f"deleted within a week by {rule}: {count}, first '{one_line(first.title, TITLE_WIDTH)}', {day}",
         "flightlog init",
     )

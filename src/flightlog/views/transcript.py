@@ -7,7 +7,7 @@ shows all of it, unless `full` is set.
 
 import enum
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 
@@ -30,9 +30,20 @@ from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
 
-_MAIN_ARGUMENTS = ("command", "file_path", "pattern", "url", "query", "prompt", "cmd", "filePath")
+_MAIN_ARGUMENTS = (
+    "command",
+    "file_path",
+    "pattern",
+    "url",
+    "query",
+    "prompt",
+    "cmd",
+    "filePath",
+    "description",
+)
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3
+BRIEF_LINES_MAX = 3
 LINE_WIDTH_MAX = 2_000  # characters; minified files have lines of megabytes
 _WHO = {
     PromptKind.HUMAN: "person",
@@ -90,6 +101,12 @@ class TranscriptLineKind(enum.Enum):
     LANE = "subagent"
 
 
+_BRIEF_KINDS = {
+    *(TranscriptLineKind.TITLE, TranscriptLineKind.FACT, TranscriptLineKind.TURN),
+    *(TranscriptLineKind.PROMPT, TranscriptLineKind.FAILURE, TranscriptLineKind.NOTE),
+}
+
+
 class TranscriptLine(Struct, frozen=True):
     """One paragraph; `address` names the turn or step that it starts."""
 
@@ -103,7 +120,8 @@ class RenderOptions(Struct, frozen=True):
     """How to render.
 
     `read_result_file` reads an output that was too large for the transcript; `program` is how the
-    user called us. `own_usage` is the usage without responses copied from another session.
+    user called us, "" if the session cannot be shown again. `own_usage` is the usage without
+    responses copied from another session; `findings` are lines shown before the first turn.
     """
 
     zone: tzinfo = UTC
@@ -111,12 +129,14 @@ class RenderOptions(Struct, frozen=True):
     read_result_file: Callable[[str], str | None] | None = None
     program: str = "flightlog"
     own_usage: UsageRow | None = None
+    findings: tuple[str, ...] = ()
 
 
 def render_session(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
     """Yield the lines of the whole session."""
     yield TranscriptLine(TranscriptLineKind.TITLE, 0, session.heading or "(no prompt)", session.id)
     yield from _session_facts(session, options)
+    yield from (_note(0, finding) for finding in options.findings)
     renderer = _TranscriptRenderer(session, options)
     for turn in session.turns:
         yield from renderer.render_turn(turn, Address(session.id, turn.number), 0)
@@ -143,6 +163,30 @@ def render_passage(
         yield from renderer.render_turn(
             find_turn(session, at), Address(session.id, at.turn, subagent=thread), 0
         )
+
+
+def select_brief(lines: Iterable[TranscriptLine]) -> Iterator[TranscriptLine]:
+    """Yield prompts, the last answer of each turn, failures and notes; subagents are left out."""
+    answer: TranscriptLine | None = None
+    hidden_depth: int | None = None
+    for line in lines:
+        if hidden_depth is not None and line.depth > hidden_depth:
+            continue
+        hidden_depth = line.depth if line.kind is TranscriptLineKind.LANE else None
+        if line.kind is TranscriptLineKind.TEXT:
+            answer = line
+        elif line.kind in _BRIEF_KINDS:
+            if line.kind is TranscriptLineKind.TURN and answer:
+                yield answer
+                answer = None
+            yield replace(line, text=_first_of(line.text, BRIEF_LINES_MAX))
+    if answer:
+        yield answer
+
+
+def _first_of(text: str, lines_max: int) -> str:
+    lines = text.split("\n")
+    return "\n".join(lines[:lines_max]) + (" …" if len(lines) > lines_max else "")
 
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
@@ -252,7 +296,13 @@ class _TranscriptRenderer:
             )
 
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        arguments = self._truncate(format_arguments(call.input), at)
+        # The subagent's thread begins with its prompt, so the call does not repeat it.
+        is_delegated = any(
+            subagent.turns and subagent.turns[0].prompt
+            for subagent in self._subagents.get(call.id, ())
+        )
+        given = {key: call.input[key] for key in call.input if key != "prompt" or not is_delegated}
+        arguments = self._truncate(format_arguments(given), at)
         yield TranscriptLine(TranscriptLineKind.CALL, depth, f"{call.name} {arguments}".rstrip())
         if call.executed_input is not None:
             arguments = self._truncate(format_arguments(call.executed_input), at)
@@ -308,7 +358,8 @@ class _TranscriptRenderer:
         short = [_truncate_line(line) for line in lines[:lines_max]]
         if len(lines) > lines_max:
             more = pluralize(len(lines) - lines_max, "more line")
-            short.append(f"… {more}: {self._options.program} session show '{at}' --full")
+            command = f": {self._options.program} session show '{at}' --full"
+            short.append(f"… {more}{command if self._options.program else ''}")
         return "\n".join(short)
 
 

@@ -1,10 +1,10 @@
-"""Transcript lines as plain text, Markdown and HTML, and lines from single records for `--follow`.
+"""Transcript lines as plain text and Markdown, and lines from single records for `--follow`.
 
 `FollowFormatter` keeps no session in memory, so results come when they arrive, not below their
 calls as in `views.transcript`.
 
 Recorded text is inert in every format: no control characters in text, fences that no content can
-close in Markdown, escaping and no script in HTML.
+close in Markdown. HTML pages are rendered by `web.share`.
 """
 
 import re
@@ -12,10 +12,10 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC
 
-from jinja2 import Environment
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from flightlog.model.addresses import short_address
 from flightlog.model.entries import (
     ApiError,
     AssistantReply,
@@ -48,7 +48,7 @@ from flightlog.views.transcript import (
 )
 
 LINES_MAX = 12  # as in a transcript
-_MARKS = {
+MARKS = {
     TranscriptLineKind.PROMPT: "> ",
     TranscriptLineKind.THINKING: "~ ",
     TranscriptLineKind.CALL: "→ ",
@@ -64,29 +64,6 @@ _MARKDOWN = {
     TranscriptLineKind.LANE: "\n### {at}{text}\n",
     TranscriptLineKind.NOTE: "\n*{text}*\n",
 }  # the other kinds are fenced
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{{ title }}</title>
-<style>
-:root{color-scheme:light dark;--ink:#1d2329;--soft:#5b6670;--line:#d7dde2;--page:#fbfcfd;--bad:#a3201d;--tool:#0b5a8a}
-@media(prefers-color-scheme:dark){
-:root{--ink:#e3e7ea;--soft:#9aa6b0;--line:#38424b;--page:#14191d;--bad:#ff9d97;--tool:#7cc4f2}}
-body{margin:0 auto;max-width:60rem;padding:2rem 1rem;background:var(--page);color:var(--ink)}
-body{font:16px/1.55 system-ui,sans-serif}
-p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
-.title{font-size:1.5rem;font-weight:650}.fact,.step,.subagent{color:var(--soft);font-size:.875rem}
-.turn{margin-top:1.8rem;padding-top:.6rem;border-top:1px solid var(--line);font-size:.875rem;color:var(--soft)}
-.prompt{font-weight:600}.thinking{color:var(--soft);font-style:italic}.note{color:var(--soft)}
-.call,.result,.failure{font:.85rem/1.45 ui-monospace,monospace}.call{color:var(--tool)}.failure{color:var(--bad)}
-.d1{margin-left:1rem}.d2{margin-left:2rem}.d3{margin-left:3rem}.d4{margin-left:4rem}.d5,.d6,.d7,.d8{margin-left:5rem}
-.at{font-variant-numeric:tabular-nums}
-</style></head><body>
-{% for line in lines %}<p class="{{ line.kind.value }} d{{ [line.depth, 8]|min }}">\
-{% if loop.first and icon %}{{ icon }} {% endif %}\
-{% if line.at %}<span class="at">{{ line.at }}</span> {% endif %}{{ line.mark }}{{ line.text }}</p>
-{% endfor %}</body></html>
-"""
 
 _ICON = Markup(
     '<svg class="agent" width="16" height="16" viewBox="0 0 16 16" role="img" aria-label="{agent}">'
@@ -191,11 +168,10 @@ def first_lines(text: str) -> str:
 
 
 def export_session(session: Session, form: str, options: RenderOptions) -> str:
-    """Return a whole session as `md`, `html` or `json`."""
+    """Return a whole session as `md` or `json`."""
     if form == "json":
         return as_json(replace(session, title=session.heading)) + "\n"
-    lines = render_session(session, options)
-    return as_markdown(lines) if form == "md" else as_html(lines, session.agent)
+    return as_markdown(render_session(session, options))
 
 
 def as_text(lines: Iterable[TranscriptLine]) -> str:
@@ -206,8 +182,8 @@ def as_text(lines: Iterable[TranscriptLine]) -> str:
 def text_lines(line: TranscriptLine) -> list[str]:
     """Return one paragraph as lines of text."""
     indent = "  " * line.depth
-    mark = _MARKS.get(line.kind, "")
-    address = _shown_address(line)
+    mark = MARKS.get(line.kind, "")
+    address = shown_address(line)
     first, *rest = make_inert(line.text).split("\n")
     text = [f"{indent}{mark}{address}{'  ' if address else ''}{first}"]
     text += [f"{indent}{' ' * len(mark)}{more}" for more in rest]
@@ -227,31 +203,7 @@ def agent_icon(agent: str) -> Markup:
     return _ICON.format(agent=agent, color=color, letters=letters)
 
 
-def as_html(lines: Iterable[TranscriptLine], agent: str = "") -> str:
-    """Return one self-contained page, with the icon of `agent`."""
-    lines = list(lines)
-    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
-    shown = [
-        {
-            "kind": line.kind,
-            "depth": line.depth,
-            "at": _shown_address(line),
-            "mark": _MARKS.get(line.kind, ""),
-            "text": make_inert(line.text),
-        }
-        for line in lines
-    ]
-    icon = agent_icon(agent) if agent else ""
-    return page.render(title=make_inert(lines[0].text) if lines else "", lines=shown, icon=icon)
-
-
-def short_address(address: str) -> str:
-    """Return an address without its session."""
-    starts = [position for position in (address.find("@"), address.find("#")) if position >= 0]
-    return address[min(starts, default=0) :]
-
-
-def _shown_address(line: TranscriptLine) -> str:
+def shown_address(line: TranscriptLine) -> str:
     return (
         make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else ""
     )

@@ -6,19 +6,26 @@ The command line imports this module by name, because packages of one layer do n
 import asyncio
 import secrets
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from flightlog.app.runtime import open_runtime, write_export
-from flightlog.archive.archive import open_archive
-from flightlog.archive.sharing import redact_session
+from flightlog.archive.archive import Archive, open_archive
+from flightlog.archive.session_reader import read_own_usage
+from flightlog.archive.sharing import SessionDocument, redact_session
 from flightlog.model.addresses import parse_address
-from flightlog.model.text import describe_redaction
+from flightlog.model.output_files import Redacted
+from flightlog.model.runtime import Runtime
+from flightlog.model.session import Session
+from flightlog.model.text import describe_redaction, pluralize
+from flightlog.privacy.redactor import Redactor
 from flightlog.views.json_output import as_json as to_json
 from flightlog.views.json_output import as_json_line
+from flightlog.views.session.timeline import all_steps
 from flightlog.web.auth import open_browser, web_root
-from flightlog.web.share import render_share_page
+from flightlog.web.share import render_export_page, render_share_page
 from flightlog.web.templates import has_vendor, make_environment
 
 
@@ -65,16 +72,21 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="File to write, instead of stdout.",
 )
+@click.option("--images", is_flag=True, help="Include images, which are not checked.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the page and the redaction counts as JSON."
 )
-def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
-    """Write a session as one redacted HTML page. It works offline."""
+def share(session_id: str, *, output: Path | None, images: bool, as_json: bool) -> None:
+    """Write a session as one redacted HTML page. It works offline.
+
+    Secrets and personal data are always removed. Images are left out: they cannot be checked.
+    """
     runtime = open_runtime()
     archive = open_archive(runtime)
     session = archive.read_session(parse_address(session_id).session)
-    templates = make_environment(runtime.zone, runtime.clock.now_ms)
-    page = render_share_page(*redact_session(runtime, archive, session), templates)
+    pictures: list[str] | None = [] if images else None
+    document, redactor = redact_session(runtime, archive, session, pictures=pictures)
+    page = render_redacted(runtime, document, redactor, pictures or ())
     if output is not None:
         write_export(output, page.value)
     if as_json:
@@ -83,6 +95,7 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
             "removed_count": page.secrets + page.personal,
             "secrets": page.secrets,
             "personal": page.personal,
+            "images": len(pictures or ()),
         }
         click.echo(to_json({"session": session.id} | removed | content))
         return
@@ -90,7 +103,33 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         click.echo(page.value, nl=False)
     else:
         click.echo(f"written: {output}", err=True)
+    if pictures:
+        click.echo(
+            f"warning: {pluralize(len(pictures), 'image')} included and not checked", err=True
+        )
     click.echo(
         f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
         err=True,
     )
+
+
+def export_html(runtime: Runtime, archive: Archive, session: Session) -> str:
+    """Return a session as one complete HTML page; `session export --format html` writes it."""
+    steps = all_steps(session)
+    names = {call.result_file for step in steps for call in step.tool_calls if call.result_file}
+    outputs = {name: archive.read_spilled_output(session.id, name) or "" for name in names}
+    templates = make_environment(runtime.zone, runtime.clock.now_ms)
+    usage = read_own_usage(archive, session.id)
+    document = SessionDocument(session, outputs=outputs, own_usage=usage)
+    return render_export_page(document, templates)
+
+
+def render_redacted(
+    runtime: Runtime,
+    document: Redacted[SessionDocument],
+    redactor: Redactor,
+    pictures: Sequence[str] = (),
+) -> Redacted[str]:
+    """Return the page of a redacted session, for `share` and `session export --redact`."""
+    templates = make_environment(runtime.zone, runtime.clock.now_ms)
+    return render_share_page(document, redactor, templates, pictures)

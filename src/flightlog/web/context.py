@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from aiohttp import web
 from jinja2 import Environment
-from msgspec import Struct
+from msgspec import Struct, field
 
 from flightlog.model.errors import Conflict, NotFound
 from flightlog.model.runtime import Runtime
@@ -26,6 +26,7 @@ RUNNING_MAX = 4  # replays that may run at the same time; each runs an agent
 OUTPUT_LINES_MAX = 200  # output lines of one process
 FINISHED_MAX = 100  # finished processes that stay listed
 PATIENCE_S = 10.0  # wait after SIGINT, then SIGKILL
+SIGN_OF_LIFE_S = 0.8  # slower work is shown as running within a second
 ACTIVE_MS = 120_000  # a session with a record of the last two minutes counts as active
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -121,13 +122,40 @@ class BackgroundProcesses:
             process.close()
 
 
+class SlowWork:
+    """Work that may take longer than a person waits for a page; each piece runs once at a time."""
+
+    def __init__(self) -> None:
+        """Start without work."""
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    async def wait_for(self, name: str, work: Callable[[], Result]) -> Result | None:
+        """Return the result of `work`, which runs in a thread; None if it is not there yet.
+
+        A later call with the same name continues to wait for it.
+        """
+        task = self._tasks.get(name)
+        if task is None:
+            task = self._tasks[name] = asyncio.create_task(asyncio.to_thread(work))
+        done, _ = await asyncio.wait([task], timeout=SIGN_OF_LIFE_S)
+        if not done:
+            return None
+        self._tasks.pop(name, None)
+        result: Result = task.result()
+        return result
+
+
 class NavSection(Struct, frozen=True):
-    """A group of pages in the navigation; `templates` are those that highlight it."""
+    """A group of pages in the navigation; `templates` are those that highlight it.
+
+    One with a sentence `about` it is below More.
+    """
 
     title: str
     address: str
     templates: tuple[str, ...]
     routes: tuple[web.RouteDef, ...]
+    about: str = ""
 
 
 class WebContext(Struct, frozen=True):
@@ -141,6 +169,7 @@ class WebContext(Struct, frozen=True):
     read_only: bool = False
     root: str = ""
     sample: bool = False
+    slow: SlowWork = field(default_factory=SlowWork)
 
     @property
     def runtime(self) -> Runtime:

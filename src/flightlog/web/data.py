@@ -11,12 +11,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from flightlog.analysis.service import (
+    SessionAnalysis,
+    analyze_archive,
+    analyze_session,
+)
 from flightlog.archive.archive import Archive, open_archive
-from flightlog.archive.session_reader import SessionFollower, load_cached_outline, store_outline
+from flightlog.archive.session_reader import (
+    SessionFollower,
+    load_cached_outline,
+    read_own_usage,
+    store_outline,
+)
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import Breakdown
 from flightlog.sources.hook_log import measure_hook_log
-from flightlog.usage.report import UsageReport
+from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.outline import SessionOutline
 from flightlog.web.session_list import (
     Fingerprint,
@@ -31,6 +41,8 @@ from flightlog.web.session_page import SessionPage
 CACHE_BYTES_MAX = 32 << 20  # memory for cached pages
 FOLLOWERS_MAX = 4  # sessions that are followed at once
 FRESH_S = 3.0  # age at which the list of files is read again
+SELECTIONS_MAX = 3  # parts of the usage that stay in memory while a person looks at them
+UsageSelection = tuple[UsageFilter | None, str]  # and the agent
 
 
 class SessionCache:
@@ -87,8 +99,10 @@ class SessionCache:
         return page
 
     def make_page(self, archive: Archive, outline: SessionOutline, version: str) -> SessionPage:
-        """Return a page for an outline, with the title of the list."""
-        return SessionPage(archive, outline, version, self._title(outline.session.id))
+        """Return a page for an outline, with the title and the usage of the list."""
+        name = outline.session.id
+        usage = read_own_usage(archive, name)
+        return SessionPage(archive, outline, version, self._title(name), usage)
 
     def follower(self, session: str) -> SessionFollower:
         """Return the incremental reader of a session, shared by all its watchers."""
@@ -133,6 +147,8 @@ class WebData:
         self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
+        self._analysis_lock = threading.Lock()
+        self._detail_lock = threading.Lock()
         self._watcher = SessionListWatcher(self._reopen_archive)
         self._searcher = SearchWorker(self._listed_archive, self._watcher.current_list, runtime)
         self.cache = SessionCache(
@@ -142,7 +158,9 @@ class WebData:
         self.listing = self._watcher.current_list
         self.titles = self._watcher.session_titles
         self.search = self._searcher.search_sessions
-        self._usage: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
+        self._usage_lock = threading.Lock()
+        self._usage_state: dict[str, Fingerprint] | None = None
+        self._usage: dict[UsageSelection, dict[Breakdown, UsageReport]] = {}
 
     @property
     def is_behind(self) -> bool:
@@ -167,17 +185,41 @@ class WebData:
             archive.find_recording(session)
         return archive
 
-    def usage_reports(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
-        """Return the usage reports for several breakdowns."""
-        fingerprints = fingerprint_sessions(self.current_archive())
-        if self._usage[0] != fingerprints:
-            pipeline = open_archive(self.runtime).usage_pipeline
-            self._usage = (
-                fingerprints,
-                {by: pipeline.report(by, self.runtime.zone) for by in breakdowns},
-            )
-            pipeline.save()
-        return self._usage[1]
+    def usage_reports(
+        self,
+        breakdowns: Iterable[Breakdown],
+        only: UsageFilter | None = None,
+        agent: str = "",
+    ) -> dict[Breakdown, UsageReport]:
+        """Return usage reports of all sessions or of a part; new ones only if files changed."""
+        with self._usage_lock:
+            fingerprints = fingerprint_sessions(self.current_archive())
+            if self._usage_state != fingerprints:
+                self._usage_state = fingerprints
+                self._usage.clear()
+            reports = self._usage.pop((only, agent), {})
+            missing = [by for by in breakdowns if by not in reports]
+            if missing:
+                pipeline = open_archive(self.runtime).usage_pipeline
+                zone = self.runtime.zone
+                reports |= {by: pipeline.report(by, zone, only, agent=agent) for by in missing}
+                pipeline.save()
+            self._usage[only, agent] = reports
+            while len(self._usage) > SELECTIONS_MAX:
+                del self._usage[next(iter(self._usage))]
+            return reports
+
+    def analyses(self, since_ms: int) -> list[SessionAnalysis]:
+        """Return the analysis of the sessions with records since a time; only new ones are read."""
+        # The time of a file says nothing: a backup or a copy changes it.
+        names = [one.session for one in self.listing().sessions if (one.ended_ms or 0) >= since_ms]
+        with self._analysis_lock:  # two pages at once would read the same sessions twice
+            return list(analyze_archive(self.current_archive(), sessions=names))
+
+    def analyze_session(self, session: str) -> SessionAnalysis:
+        """Return the whole analysis of a session; the panels of its page ask for it at once."""
+        with self._detail_lock:
+            return analyze_session(self.current_archive(session), session)
 
     def close(self) -> None:
         """Stop reading."""

@@ -253,8 +253,9 @@ def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict
 def _render_facts(templates: Environment, page: SessionPage) -> str:
     values = {
         "session": page.session,
-        "summary": page.outline.summary,
+        "summary": page.summary,
         "files": page.changed_files(),
+        "offline": False,
     }
     return templates.get_template("facts.html").render(**values)
 

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from flightlog.archive.archive import LONG_BYTES, Archive
+from flightlog.archive.archive import Archive
 from flightlog.archive.search import (
     SearchHit,
     SearchIndex,
@@ -143,9 +143,11 @@ class RowMatch(Struct, frozen=True):
 
 
 class SessionMatch(Struct, frozen=True):
-    """The last match in a session, with its passage."""
+    """The last match in a session, with its passage; `offset` is that of its record."""
 
     hit: SearchHit
+    subagent: str
+    offset: int
     before: str
     match: str
     after: str
@@ -154,10 +156,12 @@ class SessionMatch(Struct, frozen=True):
     def url(self) -> str:
         """The page of the session, at the step of the match if that is known."""
         address = parse_address(self.hit.address)
-        if not address.turn:
-            return f"/sessions/{quote(self.hit.session)}"
+        subagent = address.subagent or self.subagent
+        query = {"subagent": subagent} if subagent else {}
+        if not address.turn:  # the page finds the row when it is opened
+            query |= {"offset": str(self.offset)}
+            return f"/sessions/{quote(self.hit.session)}?{urlencode(query)}"
         row = f"{address.turn}.{address.step}" if address.step else str(address.turn)
-        query = {"subagent": address.subagent} if address.subagent else {}
         return f"/sessions/{quote(self.hit.session)}?{urlencode(query | {'at': row})}#{row}"
 
 
@@ -195,15 +199,16 @@ class SearchWorker:
         self._latest_query = ""
         self.is_behind = False
 
-    def search_sessions(self, typed: str, limit: int) -> SessionMatches:
+    def search_sessions(self, typed: str, limit: int, read_bytes_max: int = 0) -> SessionMatches:
         """Return matching sessions, newest first, one hit each, or raise `Invalid`.
 
-        A search that was superseded by a newer one while it waited returns nothing.
+        At most `read_bytes_max` are read to find the steps of the hits. A search that was
+        superseded by a newer one while it waited returns nothing.
         """
         self._latest_query = typed
         now_ms, zone = self._runtime.clock.now_ms(), self._runtime.zone
         query = parse_query(typed, lambda text: parse_since(text, now_ms, zone))
-        return self._thread.submit(self._run_search, typed, query, limit).result()
+        return self._thread.submit(self._run_search, typed, query, limit, read_bytes_max).result()
 
     def close(self) -> None:
         """Close the index."""
@@ -214,7 +219,9 @@ class SearchWorker:
         if self._index is not None:
             self._index[1].close()
 
-    def _run_search(self, typed: str, query: SearchQuery, limit: int) -> SessionMatches:
+    def _run_search(
+        self, typed: str, query: SearchQuery, limit: int, read_bytes_max: int
+    ) -> SessionMatches:
         if self._latest_query != typed:
             return SessionMatches([], 0)
         archive = self._archive()
@@ -224,10 +231,21 @@ class SearchWorker:
         found = self._index[1].search_once_per_session(query, limit)
         # The list knows the costs; a report would read the index of ten thousand sessions.
         costs = {summary.session: summary.cost_usd for summary in self._list().sessions}
-        # While another process writes the index, storing addresses there would wait for it.
-        hits = locate_results(archive, found.results, costs, 0 if self.is_behind else LONG_BYTES)
-        texts = (_split_around_match(hit.snippet, query.words) for hit in hits)
-        matches = [SessionMatch(hit, *text) for hit, text in zip(hits, texts, strict=True)]
+        if any(result.hit.session not in costs for result in found.results):
+            # The list is still being read.
+            rows = archive.usage_pipeline.session_rows({hit.hit.session for hit in found.results})
+            costs = {session: row.cost.usd for session, row in rows.items()}
+        # While a person types nothing is read: the page of a session finds the row.
+        hits = locate_results(archive, found.results, costs, read_bytes_max)
+        matches = [
+            SessionMatch(
+                hit,
+                result.hit.subagent,
+                result.hit.offset,
+                *_split_around_match(hit.snippet, query.words),
+            )
+            for hit, result in zip(hits, found.results, strict=True)
+        ]
         return SessionMatches(matches, found.total)
 
     def _index_new(self, archive: Archive) -> None:

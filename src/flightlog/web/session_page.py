@@ -24,6 +24,7 @@ from flightlog.model.entries import (
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.text import one_line
+from flightlog.model.usage import UsageRow, row_fields
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import add_step_hooks, fold_session
 from flightlog.views.session.outline import (
@@ -59,15 +60,21 @@ class SessionPage:
     """One session at one point in time."""
 
     def __init__(
-        self, archive: Archive, outline: SessionOutline, version: str = "", title: str = ""
+        self,
+        archive: Archive,
+        outline: SessionOutline,
+        version: str = "",
+        title: str = "",
+        own_usage: UsageRow | None = None,
     ) -> None:
-        """Take an outline; `title` overrides the title of the session."""
+        """Take an outline; `title` and `own_usage` override title and usage of the session."""
         self._archive = archive
         self._bars: dict[str, list[TimelineBar]] = {}
         self._firsts: dict[str, list[str]] = {}
         self._files: dict[str, list[tuple[str, str]]] = {}
         self.outline = outline
         self.version = version
+        self.summary = replace(outline.summary, **row_fields(own_usage) if own_usage else {})
         self.session: Session = replace(outline.session, title=title or outline.session.title)
 
     @property

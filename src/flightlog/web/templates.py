@@ -11,16 +11,19 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import nh3
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from flightlog.agents import agent_label
+from flightlog.model.addresses import short_address
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.text import format_age, make_inert, one_line, pluralize
+from flightlog.model.text import format_age, format_bytes, make_inert, one_line, pluralize
 from flightlog.model.usage import (
     Cost,
     CostSource,
@@ -32,16 +35,19 @@ from flightlog.model.usage import (
     is_unknown,
 )
 from flightlog.views.overview import judge_health
-from flightlog.views.session.edits import changed_files, diffs_of_call
+from flightlog.views.session.calls import describe_call, strip_gutter
+from flightlog.views.session.edits import FileDiff, changed_files, diffs_of_call
 from flightlog.views.session.outline import SubagentSummary
 from flightlog.views.session.timeline import TimelineRow
-from flightlog.views.transcript import format_arguments, format_timestamp
+from flightlog.views.session.tools import DiffSign
+from flightlog.views.transcript import format_timestamp
 from flightlog.views.transcript_formats import agent_icon
+from flightlog.web.highlight import highlight_code, highlight_lines
 from flightlog.web.session_page import PageRow
 
 CHARS_MAX = 60_000  # longer text is shown as plain text, because Markdown takes too long
 _TAGS = frozenset(
-    {"p", "br", "hr", "em", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
+    {"p", "br", "hr", "em", "i", "strong", "s", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"}
 )  # fmt: skip
 HERE = Path(__file__).parent
@@ -53,7 +59,7 @@ OUTPUT_LINES = 14  # of a tool's output before "more lines"
 OUTPUT_CHARS = 4_000  # the same in characters, for very long lines
 WHOLE_CHARS = 400_000  # bounds even the full output, to keep pages responsive
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
+BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 
 
 @functools.lru_cache(maxsize=2_000)
@@ -64,16 +70,21 @@ def render_markdown(text: str) -> Markup:
     html = nh3.clean(
         _markdown_parser().render(make_inert(text)),
         tags=set(_TAGS),
-        attributes={"a": {"href"}, "ol": {"start"}},
+        # Only our own highlighter writes <i>: the parser escapes the HTML of a text.
+        attributes={"a": {"href"}, "ol": {"start"}, "i": {"class"}},
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
     return Markup(html)  # noqa: S704 - sanitized by nh3 above
 
 
+def _color_fence(text: str, language: str, _: str) -> str:
+    return str(highlight_code(text.rstrip("\n"), language)) + "\n"
+
+
 @functools.cache
 def _markdown_parser() -> MarkdownIt:
-    plain = MarkdownIt("commonmark", {"html": False, "linkify": False})
+    plain = MarkdownIt("commonmark", {"html": False, "linkify": False, "highlight": _color_fence})
     return plain.enable(["table", "strikethrough"]).disable("image")
 
 
@@ -93,46 +104,58 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    env.filters.update(_session_filters())
     env.filters.update(
-        agent=_render_agent,
         ago=lambda at_ms: f"{format_age(now_ms() - at_ms)} ago" if at_ms else "?",
-        arguments=lambda call: make_inert(format_arguments(call.input)),
+        iso=_format_iso,
+        days=lambda first_ms, last_ms: " to ".join(
+            dict.fromkeys(format_timestamp(at, zone, "%Y-%m-%d") for at in (first_ms, last_ms))
+        ),
+        when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
+        amount=format_cost,
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
-        changes=diffs_of_call,
-        client_total=lambda totals: format_client_total(totals, 4),
         compact=format_count,
         cost=_render_cost,
         counted=pluralize,
-        data_uri=data_uri,
         duration=format_duration,
-        excerpt=make_excerpt,
-        files=changed_files,
-        fingerprint=row_fingerprint,
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
         folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
-        gist=summarize_call,
-        given=lambda tool: format_arguments(tool["input"]),
-        health=judge_health,
         inert=make_inert,
-        iso=_format_iso,
         line=one_line,
-        markdown=render_markdown,
         model=short_model,
+        place=lambda address: make_inert(short_address(address)),
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
+        plain=lambda text: make_inert(re.sub(r"\*\*|`+|^#+ ", "", text)),
         short=lambda session: session[:8],
-        step_count=count_subagent_steps,
         tokens=_format_tokens,
         units=format_units,
-        when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
-    env.globals.update(
-        asset=lambda name: root + asset_address(name),
-        has_vendor=has_vendor,
-        root=root,
-        took=format_tool_duration,
-    )
+    env.globals.update(has_vendor=has_vendor, root=root, took=format_tool_duration)
+    env.globals["asset"] = lambda name: root + asset_address(name)
     return env
+
+
+def _session_filters() -> dict[str, Callable[..., Any]]:
+    """Return the filters that show parts of a session."""
+    return {
+        "agent": _render_agent,
+        "changes": diffs_of_call,
+        "code": lambda text, path: Markup("\n").join(highlight_lines(text.split("\n"), path)),
+        "colored": color_diff,
+        "command": lambda text: highlight_code(text, "bash"),
+        "client_total": lambda totals: format_client_total(totals, 4),
+        "data_uri": data_uri,
+        "excerpt": make_excerpt,
+        "files": changed_files,
+        "fingerprint": row_fingerprint,
+        "health": judge_health,
+        "markdown": render_markdown,
+        "step_link": step_link,
+        "step_count": count_subagent_steps,
+        "ungutter": strip_gutter,
+        "view": describe_call,
+    }
 
 
 def _render_agent(name: str) -> Markup:
@@ -166,15 +189,7 @@ def _format_tokens(count: int, item: UsageRow | TokensAndCost) -> str:
     """Return a short count of an item's tokens: exact, a lower bound, or unknown."""
     if is_unknown(item.usage, item.cost):
         return "unknown"
-    return f"≥ {format_count(count)}" if item.cost.is_lower_bound else format_count(count)
-
-
-def format_bytes(count: int) -> str:
-    """Return a number of bytes with its unit."""
-    for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count} bytes"
+    return f"≥ {format_count(count)}" if item.cost.lacks_tokens else format_count(count)
 
 
 def format_duration(ms: int | None) -> str:
@@ -199,15 +214,27 @@ def format_tool_duration(call: ToolCall) -> str:
     return format_duration(call.ended_ms - call.started_ms) if is_complete else ""  # type: ignore[operator]
 
 
-def summarize_call(call: ToolCall) -> str:
-    """Return the most important argument of a tool call in one line."""
-    return one_line(format_arguments(call.input).split("\n", 1)[0], 220)
+def color_diff(change: FileDiff, lines: int) -> list[tuple[str, str, Markup]]:
+    """Return the first lines of a diff: sign name, sign and colored text."""
+    shown = change.lines[:lines] if lines else change.lines
+    places = [line.sign is DiffSign.PLACE for line in shown]
+    source = [
+        "" if place else make_inert(line.text) for line, place in zip(shown, places, strict=True)
+    ]
+    colored = highlight_lines(source, change.path)
+    return [
+        (line.sign.name.lower(), line.sign.value, escape(make_inert(line.text)) if place else text)
+        for line, place, text in zip(shown, places, colored, strict=True)
+    ]
 
 
-def make_excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
-    """Return the first lines of a text; `more` is the number of lines left out."""
+def make_excerpt(text: str, lines: int | None = OUTPUT_LINES) -> Excerpt:
+    """Return the first lines of a text, all for 0, within a limit that None does not have.
+
+    `more` is the number of lines left out.
+    """
     body = text.strip("\n")
-    limit = OUTPUT_CHARS if lines else WHOLE_CHARS
+    limit = OUTPUT_CHARS if lines else WHOLE_CHARS if lines is not None else len(body)
     all_lines = body[:limit].split("\n")
     shown = all_lines[:lines] if lines else all_lines
     excerpt = Excerpt(make_inert("\n".join(shown)))
@@ -220,9 +247,17 @@ def data_uri(image: Image) -> str:
     plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
     return (
         f"data:{image.media_type};base64,{image.data}"
-        if plain and _BASE64.fullmatch(image.data)
+        if plain and BASE64.fullmatch(image.data)
         else ""
     )
+
+
+def step_link(address: str) -> str:
+    """Return the path and query of the page that shows a step, given its address."""
+    thread, _, at = address.partition("#")
+    session, _, subagent = thread.partition("@")
+    query = f"subagent={quote(subagent)}&" if subagent else ""
+    return f"/sessions/{quote(session)}?{query}at={at}#{at}"
 
 
 def short_model(name: str) -> str:

@@ -52,6 +52,10 @@ BIG = os.urandom(1 << 20) * 100
         (chunked(EVENTS, size=7), EVENTS),
         (chunked(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
         (chunked(zlib.compress(EVENTS), headers="content-encoding: deflate\r\n"), EVENTS),
+        (
+            chunked(zlib.compress(EVENTS, wbits=-15), headers="content-encoding: deflate\r\n"),
+            EVENTS,
+        ),
         (chunked(brotli.compress(EVENTS), headers="content-encoding: br\r\n"), EVENTS),
         (chunked(zstd.compress(EVENTS), headers="content-encoding: zstd\r\n"), EVENTS),
         (plain(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
@@ -67,6 +71,7 @@ BIG = os.urandom(1 << 20) * 100
         "sse-tiny",
         "gzip",
         "deflate",
+        "deflate-raw",
         "br",
         "zstd",
         "gzip-length",

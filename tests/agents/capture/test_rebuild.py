@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flightlog.agents.capture.dumps import build_rebuilt_files
 from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.capture.recorder import ExchangeRecorder
@@ -90,8 +91,24 @@ def test_an_edited_transcript_is_no_longer_vouched_for():
     )
 
 
+def test_rebuilt_requests_beyond_the_limit_are_dumped_by_their_digest():
+    path = next((ROOT / "2.1.325/multi-turn-tools/transcripts").glob("*.jsonl"))
+    requests = rebuild_requests(sound(path))
+    room = len(json.dumps(requests[0].body, ensure_ascii=False))
+
+    files = {file.path: file.body for file in build_rebuilt_files(requests, full_bytes=room)}
+
+    assert json.loads(files["raw_dumps/request_001.json"]) == requests[0].body
+    assert json.loads(files["raw_dumps/request_002.json"]) == {
+        "rebuilt_from": requests[1].id,
+        "request_digest": requests[1].digest,
+        "characters": len(json.dumps(requests[1].body, ensure_ascii=False)),
+    }
+    assert len(files["api_captures.jsonl"].splitlines()) == len(requests)
+
+
 @pytest.mark.parametrize("version", ["1.0.128", "2.0.76", "2.1.100", "2.1.325"])
-def test_subagents_are_told_apart_in_every_client_version(version):
+def test_subagents_are_separated_in_every_client_version(version):
     case = "subagent-foreground" if version == "2.1.325" else "subagent"
     recogniser = RequestClassifier()
     ours = [
@@ -113,40 +130,30 @@ def test_subagents_are_told_apart_in_every_client_version(version):
     ]
 
 
+def stream_of(events):
+    """Return server-sent events as the API sends them."""
+    return b"".join(
+        b"event: x\r\ndata: " + json.dumps(event).encode() + b"\r\n\r\n" for event in events
+    )
+
+
+def delta(index, kind, **fields):
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind} | fields}
+
+
 def test_a_stream_cut_anywhere_gives_the_message_so_far():
     block = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
-    told = [
-        {
-            "type": "message_start",
-            "message": {"id": "m", "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}},
-        },
+    thinking = {"type": "thinking", "thinking": ""}
+    usage = {"input_tokens": 3, "output_tokens": 1}
+    events = [
+        {"type": "message_start", "message": {"id": "m", "content": [], "usage": usage}},
         {"type": "ping"},
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "thinking", "thinking": ""},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "thinking_delta", "thinking": "hm"},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "signature_delta", "signature": "sig"},
-        },
+        {"type": "content_block_start", "index": 0, "content_block": thinking},
+        delta(0, "thinking_delta", thinking="hm"),
+        delta(0, "signature_delta", signature="sig"),
         {"type": "content_block_start", "index": 1, "content_block": block},
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": '{"a":'},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 1,
-            "delta": {"type": "input_json_delta", "partial_json": "1}"},
-        },
+        delta(1, "input_json_delta", partial_json='{"a":'),
+        delta(1, "input_json_delta", partial_json="1}"),
         {
             "type": "message_delta",
             "delta": {"stop_reason": "tool_use"},
@@ -154,9 +161,7 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
         },
         {"type": "message_stop"},
     ]
-    data = b"".join(
-        b"event: x\r\ndata: " + json.dumps(each).encode() + b"\r\n\r\n" for each in told
-    )
+    data = stream_of(events)
 
     whole = anthropic_messages.decode_response(data)
     parts_of = [anthropic_messages.decode_response(data[:at]) for at in range(len(data))]
@@ -173,14 +178,14 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
         for p in parts_of
     )
     assert anthropic_messages.decode_response(anthropic_messages.render_events(whole)) == whole
-    assert anthropic_messages.decode_response(b'{"type":"error","error":{}}').error == {
-        "type": "error",
-        "error": {},
-    }
-    assert anthropic_messages.decode_response(b'{"id":"m","usage":{}}').message == {
-        "id": "m",
-        "usage": {},
-    }
+
+
+def test_a_response_that_is_no_stream_is_an_error_or_a_message():
+    error = anthropic_messages.decode_response(b'{"type":"error","error":{}}')
+    message = anthropic_messages.decode_response(b'{"id":"m","usage":{}}')
+
+    assert error.error == {"type": "error", "error": {}}
+    assert message.message == {"id": "m", "usage": {}}
 
 
 def test_capturing_stops_with_nothing_left_running(tmp_path):

@@ -1,6 +1,7 @@
 """What is kept of a call, and what never is."""
 
 import json
+import os
 
 import pytest
 
@@ -98,6 +99,42 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
     reference = json.loads((tmp_path / "small/raw_dumps/request_003.json").read_text())
     assert reference["sha256"] == store.read_exchanges()[2].request.sent_body.digest
     assert (tmp_path / "small/raw_dumps/response_003.txt").read_bytes() == EVENTS
+
+
+def test_a_request_that_is_no_json_is_kept_without_its_key(tmp_path):
+    store = exchanges(tmp_path / "x")
+    with answering(plain(b"{}")) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        call(url, f"env: {KEY}".encode(), f"x-api-key: {KEY}\r\n")
+
+    (exchange,) = store.read_exchanges()
+    files = {file.path: file.body for file in build_dump_files(store)}
+    row = json.loads(files["api_captures.jsonl"])
+    assert (store.sent_body(exchange), exchange.request.scrubbed_fields) == (
+        b"env: [scrubbed]",
+        ("a credential",),
+    )
+    assert (row["system_prompt_hash"], set(row["sampling_params"].values())) == (None, {None})
+
+
+def test_dumps_of_an_open_exchange_and_of_a_damaged_body_are_made(tmp_path):
+    large = json.dumps({"messages": os.urandom(1 << 18).hex()}).encode()  # kept in files of its own
+    with answering(plain(large)) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+        call(url, large)
+        call(url, BODY)
+    journal = tmp_path / "x" / "exchanges.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(line for line in lines if b'"index":2,"status"' not in line))
+    for path in {path for path in (tmp_path / "x").rglob("*") if path.is_file()} - {journal}:
+        path.write_bytes(b"damaged")
+
+    files = {file.path: file.body for file in build_dump_files(exchanges(tmp_path / "x"))}
+
+    rows = [json.loads(row) for row in files["api_captures.jsonl"].splitlines()]
+    assert [(row["request_index"], row["ending"]) for row in rows] == [(1, "complete"), (2, "open")]
+    head = json.loads(files["raw_dumps/response_002_headers.json"])
+    assert head == {"status": None, "headers": {}, "ending": "open"}
+    assert (files["raw_dumps/request_001.json"], files["raw_dumps/response_001.txt"]) == ("", "")
+    assert json.loads(files["raw_dumps/request_002.json"])["messages"][0]["content"] == "hi"
 
 
 def test_a_capture_goes_on_counting_where_an_earlier_one_ended(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.capture.proxy import proxy_for
+from flightlog.agents.capture.server import proxy_for
 from flightlog.model.exchange import ResponseOutcome
 from support.captures import BODY, exchanges, plain, proxied
 from support.upstream import answering, call, parts
@@ -72,7 +72,7 @@ def test_an_upstream_with_tls_is_spoken_to(tmp_path):
     assert over_tls(tmp_path, trusted=True) == "200 secret complete 0"
 
 
-def test_an_upstream_nobody_vouches_for_is_not(tmp_path):
+def test_an_untrusted_upstream_is_not_used(tmp_path):
     said = over_tls(tmp_path, trusted=False)
 
     assert said.startswith("502 ")
@@ -80,7 +80,7 @@ def test_an_upstream_nobody_vouches_for_is_not(tmp_path):
     assert said.endswith("unanswered 0")
 
 
-def test_a_path_of_the_upstream_stands_before_the_clients(tmp_path):
+def test_a_path_of_the_upstream_precedes_the_clients(tmp_path):
     seen = []
 
     def answer(connection, request):

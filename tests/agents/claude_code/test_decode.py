@@ -111,7 +111,7 @@ def test_what_is_no_record_is_none(line):
     assert decode_record(line) is None
 
 
-def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
+def test_an_unknown_type_is_kept_by_name_and_fields():
     assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
         "hologram", ("beam", "type", "uuid")
     )
@@ -123,13 +123,13 @@ def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
     ) == entries.UnknownRecord("attachment/new", ("a", "type"))
 
 
-def test_a_field_nobody_has_met_is_named():
+def test_an_unknown_field_is_named():
     (entry,) = decode_record(json.dumps(user("hello", newField=1)).encode())
 
     assert entry.extra_fields == ("user.newField",)
 
 
-def test_the_key_is_the_records_own_wherever_it_stands():
+def test_the_key_is_the_records_own_at_any_location():
     named, nameless = json.dumps(user("x")).encode(), b'{"type":"mode","mode":"plan"}'
 
     assert decode_record(named)[0].key == "u1:0"
@@ -191,6 +191,15 @@ def test_remarks_of_the_client_without_words_are_kept_without_a_note():
     assert told({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
 
 
+def test_system_records_without_a_subtype_are_notes_unless_about_hooks():
+    record = {"type": "system", "content": "limit reached, now using another model"}
+
+    assert told({**record, "level": "warning"}) == entries.ClientNote(
+        "informational", record["content"]
+    )
+    assert told({**record, "level": "info"}) == entries.Ignored("system/")
+
+
 def test_hook_errors_are_notes_and_their_absence_is_not():
     record = {"type": "system", "subtype": "stop_hook_summary", "hookErrors": ["a", 1, "b"]}
 
@@ -213,7 +222,7 @@ def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
         '{"hookSpecificOutput":{"updatedInput":"x"}}',
     ):
         event = told({"type": "attachment", "attachment": {**attached, "stdout": printed}})
-        assert event == entries.ContextInjected("hook_success")
+        assert event == entries.ContextInjected("hook_success", "")
 
 
 def test_a_blocking_hook_is_a_note():
@@ -235,7 +244,7 @@ def test_titles_are_read_however_a_version_wrote_them():
     ) == entries.SessionSummarized("u", "{broken")
 
 
-def test_a_cut_stream_is_told_from_other_failures():
+def test_a_cut_stream_differs_from_other_failures():
     error = {"formatted": "cut", "status": 529, "connection": {"code": "StreamTruncated"}}
     record = {"type": "system", "subtype": "api_error", "retryAttempt": 2, "error": error}
 

@@ -80,7 +80,7 @@ def test_a_file_where_the_projects_should_be_is_damage(tmp_path):
         b"",
     ],
 )
-def test_a_file_whose_name_is_no_id_is_told_and_left_alone(tmp_path, name):
+def test_a_file_whose_name_is_no_id_is_reported_and_left_alone(tmp_path, name):
     write(tmp_path, SESSION, user("hello"))
     path = os.fsencode(tmp_path / "projects" / "shop") + b"/" + name + b".jsonl"
     Path(os.fsdecode(path)).write_bytes(b"{}\n")
@@ -91,7 +91,7 @@ def test_a_file_whose_name_is_no_id_is_told_and_left_alone(tmp_path, name):
     assert [os.fsencode(span.path) for span in told.damage] == [path]
 
 
-def test_a_directory_whose_name_is_no_id_is_told_when_it_holds_subagents(tmp_path):
+def test_a_directory_of_subagents_without_an_id_is_reported(tmp_path):
     write(tmp_path, SESSION, user("hello"))
     (tmp_path / "projects/shop/a b/subagents").mkdir(parents=True)
     (tmp_path / "projects/shop/memory x").mkdir()
@@ -99,7 +99,7 @@ def test_a_directory_whose_name_is_no_id_is_told_when_it_holds_subagents(tmp_pat
     assert [Path(span.path).parent.name for span in found(tmp_path).damage] == ["a b"]
 
 
-def test_a_subagent_whose_name_is_no_id_is_told(tmp_path):
+def test_a_subagent_whose_name_is_no_id_is_reported(tmp_path):
     write(tmp_path, SESSION, user("hello"))
     folder = tmp_path / "projects/shop" / SESSION / "subagents"
     folder.mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_a_project_reached_by_a_link_is_found(tmp_path):
     assert names(tmp_path) == [(SESSION, "")]
 
 
-def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
+def test_an_unreadable_directory_is_reported_and_hides_no_other(open_dir):
     for path in (
         write(open_dir, "a", user("x")),
         write(open_dir, "b", user("x"), project="closed"),

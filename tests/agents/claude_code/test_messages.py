@@ -53,7 +53,7 @@ def returned(content="done", **fields):
         ("Stop hook feedback: no", {"isMeta": True}, PromptKind.HOOK),
     ],
 )
-def test_words_to_the_model_are_told_by_who_said_them(said, fields, kind):
+def test_words_to_the_model_are_shown_by_speaker(said, fields, kind):
     assert prompt(said, **fields).kind is kind
 
 
@@ -84,7 +84,7 @@ def test_a_tool_result_is_no_prompt_unless_words_stand_beside_it():
     assert [type(event) for event in user_events(beside)] == [ToolResult, UserPrompt]
 
 
-def test_results_that_are_equal_are_both_told():
+def test_results_that_are_equal_are_both_shown():
     one = {"type": "tool_result", "tool_use_id": "t", "content": "same"}
 
     assert len(user_events(user([one, dict(one)]))) == 2
@@ -132,6 +132,15 @@ def test_a_denied_call_says_by_whom():
         == ""
     )
     assert result(returned(toolDenialKind="mode")).denial_reason == "mode"
+
+
+def test_a_rejection_that_only_the_result_names_is_a_denial():
+    words = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    rejected = {"type": "tool_result", "tool_use_id": "t", "content": words, "is_error": True}
+
+    assert result(user([rejected])).denial_reason == "user-rejected"
+    assert result(user([{**rejected, "is_error": False}])).denial_reason == ""
+    assert result(user([{**rejected, "content": f"$ cat x\n{words}"}])).denial_reason == ""
 
 
 def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():

@@ -201,8 +201,10 @@ def test_the_clients_own_totals_are_found(tmp_path):
     quoted = b'{"x":{"type":"cost-state"}}'
 
     found = scanned(tmp_path, line(), state, quoted)
+    unfinished = scanned(tmp_path, line(), state, end=b"")
 
     assert [(total.session, total.cost_usd) for total in found.totals] == [("s", 0.5)]
+    assert unfinished.totals == found.totals
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):

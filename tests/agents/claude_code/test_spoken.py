@@ -35,7 +35,7 @@ def test_a_time_no_recording_can_have_is_none(year):
     assert to_row(said(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
 
 
-def test_long_lived_cache_writes_are_told_apart():
+def test_long_lived_cache_writes_are_separate():
     line = decode(
         b'{"type":"assistant","message":{"id":"m","usage":{"cache_creation_input_tokens":9,'
         b'"cache_creation":{"ephemeral_1h_input_tokens":4}}}}'

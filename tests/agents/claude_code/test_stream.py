@@ -30,7 +30,7 @@ def test_only_an_explicit_flag_and_status_count_as_done():
     assert (passing.exit_signal, len(passing.indicators)) == (False, 0)
 
 
-def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
+def test_a_limit_differs_from_a_timeout_and_a_harmless_error_flag():
     limited = read_stream(
         [{"type": "result", "result": "Claude AI usage limit reached|1768816800", "is_error": True}]
     )

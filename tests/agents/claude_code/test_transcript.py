@@ -41,7 +41,7 @@ def said(items):
         b"}{",
     ],
 )
-def test_damage_between_records_is_told_and_hides_none(tmp_path, broken):
+def test_damage_between_records_is_reported_and_hides_none(tmp_path, broken):
     path = write(tmp_path, SESSION, user("one", 1), broken, user("two", 2))
 
     items = read(path)
@@ -53,7 +53,7 @@ def test_damage_between_records_is_told_and_hides_none(tmp_path, broken):
     )
 
 
-def test_two_records_on_one_line_and_a_torn_end_are_all_told(tmp_path):
+def test_two_records_on_one_line_and_a_torn_end_are_all_reported(tmp_path):
     path = write(tmp_path, SESSION, user("one", 1))
     text = path.read_bytes().strip()
     path.write_bytes(
@@ -94,7 +94,7 @@ def test_records_without_a_time_take_the_one_before(tmp_path):
     assert len({*times[1:]}) == 1
 
 
-def test_every_entry_says_where_it_stands(tmp_path):
+def test_every_entry_has_its_location(tmp_path):
     path = write(tmp_path, SESSION, user("one", 1), assistant("m", 2))
 
     for item in read(path):

@@ -9,7 +9,18 @@ import pytest
 
 from flightlog.agents import find_agent, source_of
 from flightlog.agents.adoption import adopt_session_files
-from flightlog.model.entries import ClientNote, Ignored, ToolResult, UnknownRecord
+from flightlog.model.entries import (
+    ClientNote,
+    ContextCompacted,
+    ContextInjected,
+    Ignored,
+    Image,
+    PromptKind,
+    Text,
+    ToolResult,
+    UnknownRecord,
+    UserPrompt,
+)
 from flightlog.model.usage import Usage, UsageQuality
 from flightlog.store.recordings.adoption import session_dir
 from flightlog.usage.reconciliation import GapReason
@@ -198,6 +209,62 @@ def test_unknown_events_are_shown_and_parts_of_a_stream_are_not(tmp_path):
         Ignored("assistant.turn_start"),
         Ignored("session.idle"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "expected"),
+    [
+        (
+            "abort",
+            {"reason": "user initiated"},
+            UserPrompt(PromptKind.INTERRUPTION, (Text("user initiated"),)),
+        ),
+        (
+            "system.notification",
+            {"content": "The build ended."},
+            UserPrompt(PromptKind.TASK, (Text("The build ended."),)),
+        ),
+        ("skill.invoked", {"content": "How to fly."}, ContextInjected("skill", "How to fly.")),
+        (
+            "session.compaction_complete",
+            {"success": False, "error": "too long"},
+            ClientNote("session.compaction_complete", "compaction failed: too long"),
+        ),
+        (
+            "session.truncation",
+            {"preTruncationTokensInMessages": 900, "postTruncationTokensInMessages": 400},
+            ContextCompacted("truncation", 900, 400),
+        ),
+        ("hook.end", {"success": True}, Ignored("hook.end")),
+        (
+            "hook.end",
+            {"success": False, "error": {"message": "exit code 3"}},
+            ClientNote("hook", "exit code 3"),
+        ),
+        ("session.model_change", {"newModel": "gpt-5"}, Ignored("session.model_change")),
+        (
+            "session.model_change",
+            {"previousModel": "gpt-5", "newModel": "gpt-6"},
+            ClientNote("session.model_change", "model change: gpt-6"),
+        ),
+    ],
+)
+def test_what_the_client_did_by_itself_is_shown(kind, data, expected, tmp_path):
+    assert events_of(write_events(tmp_path, (kind, data))) == [expected]
+
+
+def test_pictures_of_a_result_are_shown_and_other_files_are_not(tmp_path):
+    files = [
+        {"mimeType": "image/png", "data": "AAECAwQF"},
+        {"mimeType": "audio/wav", "data": "AAECAwQF"},
+        "no file",
+    ]
+    result = {"content": "Seen.", "binaryResultsForLlm": files}
+    done = {"toolCallId": "c", "success": True, "result": result}
+
+    (event,) = events_of(write_events(tmp_path, ("tool.execution_complete", done)))
+
+    assert event.content == (Text("Seen."), Image("image/png", 6, "AAECAwQF"))
 
 
 def test_a_damaged_directory_is_reported(tmp_path):

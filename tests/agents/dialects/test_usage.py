@@ -30,7 +30,7 @@ def test_a_value_that_is_no_object_counts_nothing():
     assert [decode_usage(value) for value in (None, [], "usage", 3)] == [Usage()] * 4
 
 
-def test_cache_writes_are_told_apart_by_life_time():
+def test_cache_writes_are_separated_by_lifetime():
     said = {"cache_creation_input_tokens": 100, "cache_creation": {"ephemeral_1h_input_tokens": 30}}
 
     assert decode_usage(said) == Usage(cache_write_tokens=100, cache_write_1h_tokens=30)

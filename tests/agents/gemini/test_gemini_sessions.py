@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -274,3 +275,29 @@ def test_several_directories_are_listed(tmp_path):
 
     assert (len(listing.files), listing.damage) == (2, ())
     assert {file.session for file in listing.files} == {listing.files[0].session}
+
+
+def test_files_that_cannot_be_read_are_damage_and_hide_no_other(tmp_path):
+    path = write_session(tmp_path, prompt("a", "Hello."))
+    project = path.parents[1]
+    (project / ".project_root").symlink_to("/proc/self/mem")  # a file of which no byte is readable
+    path.with_name("session-memory.jsonl").symlink_to("/proc/self/mem")
+    path.with_name("session-circle.jsonl").symlink_to("session-circle.jsonl")
+    (path.parent / "s").mkdir()
+    (path.parent / "s" / "a b.jsonl").write_text("{}\n")
+    circle = project.with_name("q")
+    circle.mkdir()
+    (circle / "chats").symlink_to("chats")
+
+    listing = GEMINI.find([str(tmp_path)])
+
+    assert [file.session for file in listing.files] == ["s", "session-memory"]
+    reasons = {Path(damage.path).name: damage.reason for damage in listing.damage}
+    assert reasons == {
+        "a b.jsonl": "not a usable subagent id",
+        "session-circle.jsonl": "Too many levels of symbolic links",
+        "chats": "Too many levels of symbolic links",
+    }
+    session = read_archive("gemini", tmp_path).read_session("s")
+    assert [turn.text for turn in session.turns] == ["Hello."]
+    assert session.cwd == ""

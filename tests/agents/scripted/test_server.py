@@ -149,7 +149,7 @@ def test_no_two_responses_share_an_id_even_for_the_same_question():
         (529, "overloaded_error"),
     ],
 )
-def test_an_error_is_told_as_the_api_tells_it(status, kind):
+def test_an_error_has_the_words_of_the_api(status, kind):
     with serve_scenario(scenario({"errors": [{"status": status, "retry_after_s": 0.5}]})) as model:
         got, headers, data = ask(model)
 

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from flightlog.app.jobs import open_executor
+from flightlog.app.jobs.executors import carry_out, open_job_queue
 from flightlog.app.jobs.executors import connect_cluster as dask
-from flightlog.app.jobs.executors import open_job_queue
 from flightlog.app.runtime import open_runtime
 from flightlog.lab.replay.branch import ReplayOptions
 from flightlog.lab.replay.service import open_replay_source, replay_session
@@ -159,6 +159,16 @@ def test_a_worker_that_knows_no_such_work_says_so(machines):
             asked.result(30)
 
 
+def test_a_job_in_its_own_process_reports_its_error_and_hint(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path))
+
+    with pytest.raises(Unavailable, match="no such run: ") as caught:
+        carry_out("replay", str(tmp_path / "absent").encode(), b"")
+
+    assert "\t" not in caught.value.message
+    assert caught.value.hint == "flightlog lab list"
+
+
 def ended(book):
     return [
         (each.session_dir, book.state.last_attempt(each.session_dir).stop_reason)
@@ -187,11 +197,12 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     ] == [
         theirs[key] for key in ("total_steps", "total_cost_usd", "total_file_writes", "stop_reason")
     ]
-    assert (tmp_path / "work" / "x").read_text() == "hi\n"
+    assert b"+hi" in (book.path / "full_diff.patch").read_bytes()
+    assert not list((tmp_path / "work").iterdir())
     assert not (tmp_path / "runs" / ".work-spread").exists()
 
 
-def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed):
+def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed, capfd):
     slow = {
         "rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]
     }
@@ -222,6 +233,9 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     tries = [len(each.state.attempts["session_01"]) for each in books]
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"
+    shown = capfd.readouterr().err
+    assert shown.count("1 worker lost; other workers run the jobs again") == 1
+    assert "distributed" not in shown
     assert len(list((tmp_path / "runs").glob("replay_*"))) == 4
 
 

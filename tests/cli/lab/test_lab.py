@@ -75,6 +75,23 @@ def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
     )
 
 
+@pytest.mark.parametrize("repository", ["absent", "work", "."])
+def test_the_command_that_a_run_prints_takes_its_changes_over(repository, tmp_path):
+    (tmp_path / "my work").mkdir()
+    (tmp_path / "run.yaml").write_text(CONFIG.replace("work_dir: work", "work_dir: my work"))
+    (tmp_path / "script.yaml").write_text(SCRIPT)
+    if repository != "absent":
+        top = tmp_path if repository == "." else tmp_path / "my work"
+        subprocess.run(["git", "init", "-q", str(top)], check=True)
+
+    _, _, err = harness(tmp_path, "run", "run.yaml", "--run-name", "try")
+    command = err.partition("(its changes: ")[2].strip().removesuffix(")")
+    assert not (tmp_path / "my work" / "made.txt").exists()
+    subprocess.run(["sh", "-c", command], cwd="/", check=True)
+
+    assert (tmp_path / "my work" / "made.txt").exists()
+
+
 def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
     code, out, err = harness(
         place, "run", "run.yaml", "--run-name", "dry", "--dry-run", "--session-mode", "chained"

@@ -24,7 +24,7 @@ def test_a_sound_trajectory_is_ok(tmp_path):
     assert "1 document, 0 errors, 0 warnings" in ran.err
 
 
-def test_errors_are_told_with_rule_and_place_and_fail(tmp_path):
+def test_errors_are_reported_with_rule_and_location_and_fail(tmp_path):
     wrong = changed(sound(), "steps.1.metrics.cached_tokens", 101)
     ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", wrong)))
 

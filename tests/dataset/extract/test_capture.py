@@ -150,7 +150,7 @@ def test_captured_in_pieces_is_captured_at_once(tmp_path_factory, cuts, seed):
         assert pieces.rows(kind) == once.rows(kind)
 
 
-def test_a_rewritten_transcript_is_told_from_its_beginning(ground):
+def test_a_rewritten_transcript_is_read_from_its_beginning(ground):
     records = [record for number in range(1, 8) for record in turn(number)]
     ground.on().write(SESSION, *records)
     capture_session(ground.kit(), ground.recording(SESSION))

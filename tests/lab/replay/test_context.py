@@ -1,7 +1,15 @@
 """What is sent in place of what a client says, told on small requests."""
 
-from flightlog.lab.replay.certificate import RequestFacts, certify_request
-from flightlog.lab.replay.recorded_context import RecordedContext
+from msgspec.structs import replace
+
+from flightlog.lab.replay.certificate import (
+    Certificate,
+    RequestFacts,
+    WorkTreeState,
+    certify_request,
+    certify_work_tree,
+)
+from flightlog.lab.replay.recorded_context import RecordedContext, insert_reminders
 
 MARK = "[flightlog branch point 1]"
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -88,7 +96,7 @@ def test_a_request_without_the_marker_is_unchanged_and_differs():
 
     assert context.splice_context(client(user(text("hello")))) is None
     found = certify_request(context, None, RequestFacts(), "any")
-    assert (found.verdict, found.first_difference) == (
+    assert (found.context, found.first_difference) == (
         "differs",
         "the branch point is not in the client's first request",
     )
@@ -99,12 +107,49 @@ def test_what_the_proxy_cannot_put_right_is_a_difference():
         context = RecordedContext(RECORDED, MARK, "please")
         spliced = context.splice_context(client(user(text(f"{MARK}\nplease"))))
         found = certify_request(context, spliced, RequestFacts(**facts), "any")
-        return found.verdict, found.first_difference
+        return found.context, found.environment, found.first_difference
 
-    assert verdict(tools=frozenset({"Bash", "Read"})) == ("exact+prompt", "")
-    assert verdict(tools=frozenset({"Read"})) == (
+    known = {"client": "2", "recorded_client": "2"}
+    assert verdict(tools=frozenset({"Bash", "Read"}), **known) == ("exact+prompt", "exact", "")
+    assert verdict(tools=frozenset({"Read"}), **known) == (
+        "exact+prompt",
         "differs",
         "tools.Bash (the client does not have it)",
     )
-    assert verdict(betas="a", recorded_betas="a,b") == ("differs", "header anthropic-beta")
+    assert verdict(client="1", recorded_client="2")[1:] == (
+        "differs",
+        "client 1 (recorded with 2)",
+    )
     assert verdict(scrubbed_fields=("a credential",))[0] == "differs"
+    assert verdict(rebuilt_fidelity="partial")[:2] == ("unknown", "unknown")
+
+
+def test_the_verdict_is_the_worst_of_its_parts():
+    recorded = WorkTreeState({"a": "1"}, {"a": (5, 0o644)}, {".git/HEAD": "2"})
+    found = Certificate("exact+prompt", "any", environment="exact")
+
+    same = certify_work_tree(found, recorded, recorded)
+    touched = certify_work_tree(found, replace(recorded, times={"a": (6, 0o644)}), recorded)
+    committed = certify_work_tree(found, replace(recorded, repository={}), recorded)
+    unsaved = certify_work_tree(found, recorded, None)
+
+    assert (same.verdict, same.files, same.repository) == ("exact+prompt", "exact", "exact")
+    assert (touched.verdict, touched.first_difference) == ("differs", "files.a (time or mode)")
+    assert (committed.repository, committed.first_difference) == (
+        "differs",
+        "repository..git/HEAD",
+    )
+    assert (unsaved.verdict, unsaved.is_drift) == ("unknown", False)
+
+
+def test_counters_in_tool_results_are_the_recorded_ones():
+    def result(count, words="same"):
+        text = f"{words}\n<total_tokens>{count} tokens left</total_tokens>"
+        return user({"type": "tool_result", "tool_use_id": "t", "content": text})
+
+    after = [said("go"), result(10), said("more"), result(8)]
+    own = [said("go"), result(99, "other"), said("else"), result(98)]
+
+    merged = insert_reminders(own, after)
+
+    assert merged == [said("go"), result(10, "other"), said("else"), result(98)]

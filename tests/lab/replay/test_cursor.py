@@ -43,7 +43,7 @@ def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground
     assert sum(step["source"] == "agent" for step in steps) == len(told)
 
 
-def test_a_prompt_stands_in_every_request_from_the_turn_on(ground):
+def test_a_prompt_is_in_every_request_from_its_turn_on(ground):
     book = branched(ground, "cursor_prompt", 2, prompt="mind the licence")
 
     last = book.state.last_attempt("session_01")

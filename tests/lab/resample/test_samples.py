@@ -73,7 +73,7 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
     assert variant.path == "session_01/resamples/request_005_v01"
 
 
-def test_a_file_that_is_no_answer_is_told_as_an_error_and_hides_no_other(tmp_path):
+def test_a_file_that_is_no_answer_is_an_error_and_hides_no_other(tmp_path):
     run = laid(
         tmp_path,
         {
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_answer_is_told_as_an_error_and_hides_no_other(tmp_pat
     assert [(each.number, each.label) for each in list_variants(run)] == [(2, "")]
 
 
-def test_an_answer_that_came_after_an_error_stands_for_its_number(tmp_path):
+def test_an_answer_after_an_error_replaces_it(tmp_path):
     run = laid(
         tmp_path,
         {

@@ -68,7 +68,7 @@ def test_new_samples_are_numbered_after_old_ones_and_totals_add_up(run):
     assert len({each.key for each in till.came}) == 3
 
 
-def test_the_key_stands_in_no_byte_of_the_run_even_when_the_model_says_it(run):
+def test_the_key_is_in_no_file_of_a_run_though_the_model_says_it(run):
     with paying(
         lambda asked: Said(body=message(asked, f"your key is {asked.headers['x-api-key']}"))
     ) as till:
@@ -220,7 +220,7 @@ def test_no_more_is_spent_than_the_budget(run):
     assert (all_of_it["stop_reason"], all_of_it["samples"]) == ("completed", 20)
 
 
-def test_a_budget_that_nobody_could_keep_is_refused(run):
+def test_an_impossible_budget_is_refused(run):
     with paying() as till, pytest.raises(Invalid, match="no price"):
         ask(run, till.url, sweep=Sweep(requests=(2,), models=("my-own-model",)), max_budget_usd=1.0)
 
@@ -270,7 +270,7 @@ def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
     assert threading.active_count() < 20
 
 
-def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):
+def test_a_batch_of_a_dead_process_is_counted_by_the_next_command(run):
     with paying() as till:
         ask(run, till.url, sweep=Sweep(requests=(2,), count=3))
         # As a process leaves it that is killed after an answer's file was there and before its line was.

@@ -46,7 +46,8 @@ SCRIPT = {
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     root = tmp_path_factory.mktemp("real")
-    given = labs.config(root, SCRIPT, "number one", "number two", session_mode="chained")
+    more = {"session_mode": "chained", "in_place": "keep"}
+    given = labs.config(root, SCRIPT, "number one", "number two", **more)
     labs.run(root, given)
     return root
 

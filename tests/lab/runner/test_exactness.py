@@ -147,7 +147,7 @@ def told_apart(scenarios):
 def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
     every = scenarios(place / "work") | asked_again_and_delegated()
 
-    book = run(place, config(place, told_apart(every), *every))
+    book = run(place, config(place, told_apart(every), *every, in_place="keep"))
 
     entries = proven(book, place)
     told = meta(book)

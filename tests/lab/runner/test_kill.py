@@ -29,7 +29,7 @@ def configured(root: Path, sessions: int) -> Path:
     listed = "\n".join(
         f"  - {{session_index: {n}, prompt: number {n}}}" for n in range(1, sessions + 1)
     )
-    head = f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\n"
+    head = f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\nin_place: keep\n"
     text = f"{head}scenario:{SCENARIO}sessions:\n{listed}\nmemory_file: null\n"
     (root / "run.yaml").write_text(text)
     return root / "run.yaml"

@@ -50,7 +50,10 @@ def request(book, session, index):
 
 
 def test_chained_sessions_continue_and_copied_steps_are_marked(tmp_path):
-    book = run(tmp_path, config(tmp_path, WHO, "make one", "make two", session_mode="chained"))
+    book = run(
+        tmp_path,
+        config(tmp_path, WHO, "make one", "make two", session_mode="chained", in_place="keep"),
+    )
 
     said = json.dumps(request(book, "session_02", 1)["messages"])
     assert "did one" in said
@@ -73,7 +76,9 @@ def test_chained_sessions_continue_and_copied_steps_are_marked(tmp_path):
 
 def test_isolated_sessions_know_nothing_of_each_other_but_the_files(tmp_path):
     notes = {"memory_file": "MEMORY.md", "memory_seed": "# Mine\n"}
-    given = config(tmp_path, WHO, "make one", "make two", engine="scripted", **notes)
+    given = config(
+        tmp_path, WHO, "make one", "make two", engine="scripted", **notes, in_place="keep"
+    )
 
     book = run(tmp_path, given)
 
@@ -86,7 +91,7 @@ def test_isolated_sessions_know_nothing_of_each_other_but_the_files(tmp_path):
 
 def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
     sessions = ["make one", "make two", "make three", {"prompt": "make four", "count": 2}]
-    given = config(tmp_path, WHO, *sessions, session_mode="forked")
+    given = config(tmp_path, WHO, *sessions, session_mode="forked", in_place="keep")
 
     book = run(tmp_path, given)
 
@@ -207,6 +212,7 @@ def test_pre_and_post_commands_run_and_a_checked_failure_ends_the_run(tmp_path):
         engine="scripted",
         pre_run_commands=[before],
         post_run_commands=[after],
+        in_place="keep",
     )
 
     told = meta(run(tmp_path, given))
@@ -226,7 +232,7 @@ def test_the_work_directory_is_set_back_when_asked(tmp_path):
     (tmp_path / "work" / "mine").write_text("as it was\n")
     scenario = script([bash("echo changed > mine; echo new > new")], "done")
 
-    book = run(tmp_path, config(tmp_path, scenario, "go", engine="scripted", revert_work_dir=True))
+    book = run(tmp_path, config(tmp_path, scenario, "go", engine="scripted", in_place=True))
 
     assert tree(tmp_path / "work") == {"mine": (b"as it was\n", False)}
     assert {entry["file_path"] for entry in changelog(book)} == {"mine", "new"}
@@ -256,7 +262,7 @@ def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
     assert meta(moved)["work_dir"] == "work"
 
 
-def test_the_key_stands_in_no_byte_of_a_run_though_the_agent_prints_it(tmp_path):
+def test_the_key_is_in_no_file_of_a_run_though_the_agent_prints_it(tmp_path):
     scenario = script([bash("env | sort; echo done")], "I saw the environment")
     env = environment(tmp_path, ANTHROPIC_API_KEY=CANARY)
 
@@ -293,7 +299,13 @@ def test_any_command_can_be_the_agent(tmp_path):
         "{session_id}",
     ]
     given = config(
-        tmp_path, None, "say {model}", engine="command", command=words, capture_api_requests=False
+        tmp_path,
+        None,
+        "say {model}",
+        engine="command",
+        command=words,
+        capture_api_requests=False,
+        in_place="keep",
     )
 
     book = run(tmp_path, given)
@@ -306,7 +318,7 @@ def test_any_command_can_be_the_agent(tmp_path):
     ]
 
 
-def test_progress_is_told_while_it_runs(tmp_path):
+def test_progress_is_shown_while_it_runs(tmp_path):
     told = []
     setting = service.prepare_run(
         open_runtime(environment(tmp_path)), lambda *words: told.append((time.monotonic(), *words))

@@ -37,7 +37,7 @@ def test_one_that_ends_while_another_goes_on_parts_from_it():
     ]
 
 
-def test_a_branch_whose_source_is_gone_or_is_itself_stands_alone():
+def test_a_branch_without_a_source_is_shown_alone():
     assert shape(build_path_tree([way("b", "x", ("gone", "session_01", 3))])) == {"x": (1, {})}
     assert shape(build_path_tree([way("b", "x", ("b", "session_01", 3))])) == {"x": (1, {})}
 

@@ -77,7 +77,7 @@ def test_what_a_sample_says_is_words():
     assert inline_code("`b") == "`` `b ``"
 
 
-def test_too_few_samples_are_told_and_not_judged():
+def test_too_few_samples_are_reported_and_not_judged():
     text = render_analysis("my-run", analyze_questions([question(4)]))
 
     assert "too few samples to compare (4 and 4)" in text

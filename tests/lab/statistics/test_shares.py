@@ -30,7 +30,7 @@ def test_the_interval_is_the_one_it_is_called(hits, n):
 
 
 @pytest.mark.parametrize("n", [5, 6, 7, 8, 10, 15, 20, 30, 50, 100])
-def test_it_covers_at_its_level_for_every_true_share_not_on_average(n):
+def test_the_interval_covers_at_its_level_for_every_true_share(n):
     chances = np.array([comb(n, k) * SHARES**k * (1 - SHARES) ** (n - k) for k in range(n + 1)])
     limits = [share_interval(HitCount(k, n)) for k in range(n + 1)]
     holds = np.array([(each.low <= SHARES) & (each.high >= SHARES) for each in limits])

@@ -164,7 +164,7 @@ def test_save_into_the_replaced_file_is_restored_by_the_next_update(tmp_path):
     assert "tokensUsed: 2" in path.read_text()
 
 
-def test_a_broken_edit_is_not_touched_and_the_last_good_state_stands_in(tmp_path):
+def test_a_broken_edit_is_not_touched_and_the_last_good_state_is_used(tmp_path):
     path = put(tmp_path, EXAMPLE.replace("Primary Account", "Ada"))
     update_state(tmp_path, EXAMPLE_MS, bumped(1))
     broken = path.read_text().replace("issues: [", "issues: [[")

@@ -24,7 +24,7 @@ def test_the_documents_example_is_cut_into_its_parts_and_no_byte_is_lost():
     )  # 780 to a reader of YAML 1.1
 
 
-def test_every_place_holds_the_value_it_stands_for():
+def test_every_location_holds_its_value():
     profile = parse_chunks(EXAMPLE)[2]
 
     def said(node):
@@ -51,7 +51,7 @@ def test_every_place_holds_the_value_it_stands_for():
         ("a: \x07\n", 1, 1, "character"),
     ],
 )
-def test_a_broken_edit_is_told_with_its_place(text, line, column, why):
+def test_a_broken_edit_is_reported_with_its_location(text, line, column, why):
     with pytest.raises(YamlError) as told:
         parse_chunks(text)
 

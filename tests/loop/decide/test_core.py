@@ -6,11 +6,12 @@ from flightlog.loop import events
 from flightlog.loop.decide import breaker, gates
 from flightlog.loop.decide.choose import calibrate_confidence, score_actions
 from flightlog.loop.decide.decide import AppendEvents, RunTask, StopRunner, WaitUntil, decide_effect
-from flightlog.loop.decide.fold import apply_event, metric_value
+from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.decide.recovery import classify_error, error_signature
 from flightlog.loop.events import AttemptEnded, LoopStarted, TaskStarted, TaskVerified
 from flightlog.loop.plan.load import parse_plan
-from flightlog.loop.state import LoopState
+from flightlog.loop.session_overview import task_cause
+from flightlog.loop.state import LoopState, metric_value
 from flightlog.model.text import format_utc_time, parse_utc_time
 
 
@@ -57,6 +58,20 @@ def test_highest_priority_task_is_first_and_its_decision_is_recorded():
     assert "low risk" in made.rationale
 
 
+def test_a_denied_tool_of_a_completed_task_is_no_cause_and_no_redo():
+    attempt = AttemptEnded("a", 1, "success", 1.0, permission_denials=1, denied_tools=("Bash",))
+    done = (TaskVerified("a", 1, passed=True), events.TaskEnded("a", "success", 1.0, "verified"))
+    _, state = session(
+        TWO.replace("SETTING", "never"), TaskStarted("a", 1, "work", "k"), attempt, *done
+    )
+    cause = task_cause(state, "a")
+
+    apply_event(state, 2000.0, events.LoopPaused("a limit"))
+    apply_event(state, 2001.0, events.LoopResumed(allowed_tools=("Bash",)))
+
+    assert (cause, state.task_state("a").status) == ("", "completed")
+
+
 def test_deciding_changes_nothing():
     import msgspec
 
@@ -91,7 +106,7 @@ def test_a_question_waits_for_its_time_and_then_the_safe_choice_is_taken():
     assert (answer.answer, answer.answered_by) == ("pause", "timeout")
 
 
-def test_low_confidence_is_left_where_nobody_is_asked():
+def test_low_confidence_goes_on_where_no_person_is_asked():
     text = TWO.replace("SETTING", "never, confidence_threshold: 0.99")
     plan, state = session(text)
 
@@ -111,7 +126,7 @@ def test_low_confidence_is_left_where_nobody_is_asked():
         ("boom", 7, "execution"),
     ],
 )
-def test_errors_are_told_apart_by_what_they_say(message, code, kind):
+def test_errors_are_distinguished_by_their_text(message, code, kind):
     assert classify_error(message, code)[0] == kind
 
 
@@ -284,4 +299,7 @@ def test_times_are_written_and_read_back():
 
 
 def test_every_question_offers_its_safe_choice():
-    assert all(safe in options for _, options, safe in gates.ABOUT.values())
+    closed = [(options, safe) for _, options, safe in gates.ABOUT.values() if options]
+
+    assert len(closed) == len(gates.ABOUT) - 1, "only an agent's own question takes any text"
+    assert all(safe in options for options, safe in closed)

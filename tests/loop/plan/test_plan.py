@@ -73,7 +73,7 @@ def test_a_cycle_is_refused_and_named():
     assert "a → b → c → a" in refused(json.dumps({"plan": "x", "tasks": tasks})).message
 
 
-def test_a_condition_that_makes_no_sense_is_refused_where_it_stands():
+def test_an_invalid_condition_is_refused_with_its_location():
     error = refused(
         "plan: x\ncircuit_breaker: {conditions: [{when: 'error_rate >'}]}\n" + LEAST.decode()[12:]
     )
@@ -142,7 +142,8 @@ OWN_TEXT = frozenset(
     {"session_id", "plan_digest", "project", "marker", "runner", "task", "effect_id", "diff"}
     | {"agent_session", "message_id", "model", "action", "alternatives", "risks", "signal"}
     | {"decision_type", "report_type", "error_type", "severity", "indicators", "from_state"}
-    | {"question_id", "trigger", "options", "default_answer", "answer"}
+    | {"question_id", "trigger", "options", "default_answer"}
+    | {"snapshot", "commit", "counts", "allowed_tools"}
 )
 
 

@@ -199,7 +199,7 @@ def test_a_session_made_by_hand_from_the_templates_can_be_run(tmp_path):
     assert yaml(metadata)["status"] == "completed"
 
 
-def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
+def test_a_question_is_answered_by_command_by_file_or_not_at_all(tmp_path):
     plan = """
     plan: asks
     config: {human_intervention: ask_first, answer_timeout_seconds: SECONDS}
@@ -230,6 +230,9 @@ def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
         ("continue", "person"), ("continue", "person"), ("pause", "timeout"),
     ]  # fmt: skip
     assert not (nobody / "b").exists()
+    assert not list(by_command.glob("*/session-001-*/control.jsonl")), (
+        "answers are not redacted there"
+    )
 
 
 def test_a_task_that_reports_low_confidence_asks_before_the_next(tmp_path):

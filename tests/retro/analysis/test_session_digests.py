@@ -9,6 +9,7 @@ from flightlog.model.addresses import parse_address
 from flightlog.retro.analysis.session_digests import digest_session
 from retro.planted_sessions import Scene, planted
 from support.fresh import seeds
+from support.recordings import archive
 from support.transcripts import write
 
 BAR = 0.9
@@ -39,7 +40,7 @@ def digest(tmp_path, tell):
     )
 
 
-def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):
+def test_commits_and_tests_are_recognized_by_tool_output(tmp_path):
     def tell(scene):
         scene.ask("Fix and commit")
         scene.call("Bash", {"command": "pytest -q"}, "2 failed, 3 passed")
@@ -75,3 +76,31 @@ def test_failure_signature_ignores_numbers_and_directories(tmp_path):
     first, second, third = digest(tmp_path, tell).failures
 
     assert first.key == second.key != third.key
+
+
+def test_failure_text_is_the_line_that_names_the_error(tmp_path):
+    trace = 'Exit code 1\nTraceback (most recent call last):\n  File "a.py", line 3\n'
+
+    def tell(scene):
+        scene.ask("Run it")
+        output = f"{trace * 200}Error: ENOSPC: no space left on the device"
+        scene.call("Bash", {"command": "run a"}, output, fails=True)
+
+    (failure,) = digest(tmp_path, tell).failures
+
+    assert failure.text == "Error: ENOSPC: no space left on the device"
+
+
+@pytest.mark.parametrize(
+    ("case", "kinds"),
+    [
+        ("permission-denied", {"blocked"}),
+        ("interactive-permission-interrupt-rewind", {"rejected", "approved"}),
+    ],
+)
+def test_a_call_that_no_person_could_decide_is_not_a_rejected_one(tmp_path, case, kinds):
+    (session,) = archive(tmp_path, f"2.1.325/{case}").iter_sessions()
+
+    digest = digest_session(session, "1", None, {})
+
+    assert {mark.kind for mark in digest.permissions} == kinds

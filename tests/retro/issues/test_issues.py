@@ -4,7 +4,6 @@ import itertools
 import random
 
 import pytest
-from sklearn.metrics import adjusted_rand_score
 
 from flightlog.model.errors import Conflict, Incident, Invalid
 from flightlog.retro.issues import triage, workflow
@@ -78,12 +77,11 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
     assert doubles >= 0.9 * len(done.duplicate_drafts)
     issues = [each for each in done.board.issues.values() if each.id in truth]
     assert len(issues) >= 0.9 * len(truth)
-    assert (
-        adjusted_rand_score(
-            [truth[each.id] for each in issues], [each.cluster_id for each in issues]
-        )
-        >= 0.8
-    )
+    cluster_of = {each.id: each.cluster_id for each in issues}
+    pairs = list(itertools.combinations(cluster_of, 2))
+    there = {(one, two) for one, two in pairs if truth[one] == truth[two]}
+    told = {(one, two) for one, two in pairs if cluster_of[one] == cluster_of[two]}
+    assert len(there & told) >= 0.8 * max(len(there), len(told))
 
 
 def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):

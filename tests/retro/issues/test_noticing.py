@@ -6,7 +6,7 @@ from flightlog.retro.issues.workflow import draft_incidents
 from retro.rooms import make_room
 
 
-def test_what_is_seen_again_is_told_again_only_after_it_was_resolved(tmp_path):
+def test_an_incident_is_reported_again_only_after_it_was_resolved(tmp_path):
     room = make_room(tmp_path)
 
     def seen():
@@ -21,7 +21,7 @@ def test_what_is_seen_again_is_told_again_only_after_it_was_resolved(tmp_path):
     assert workflow.process_drafts(room).reopened_issues == (name,)
 
 
-def test_what_a_journal_tells_is_told_once_for_ever(tmp_path):
+def test_an_incident_of_a_journal_is_reported_once(tmp_path):
     room = make_room(tmp_path)
     incident = Incident("breaker trip", room.now_ms(), "loop", ("session-001/journal.jsonl#9",))
     draft_incidents(room, [incident])

@@ -152,6 +152,23 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
     assert gone.id == "c9"
 
 
+@pytest.mark.parametrize(
+    ("given", "canvas"),
+    [({"title": "Chart", "id": "a"}, "Chart"), ({"id": "a"}, "a"), ({}, "artifact"), ([], "")],
+)
+def test_a_canvas_of_a_claude_export_has_its_title(given, canvas):
+    made = {"type": "tool_use", "name": "artifacts", "input": given}
+    content = [{"type": "text", "text": "Here."}, made, {"type": "text", "text": 7}]
+    messages = [claude_message("1", "assistant", "", content=content)]
+
+    (message,) = claude_ai.decode_chat(
+        json.dumps(claude_conversation(chat_messages=messages)).encode()
+    ).messages
+
+    assert (message.text, message.canvas) == ("Here.", canvas)
+    assert message.other == ("tool_use", "text")
+
+
 def test_a_zip_is_read_without_unpacking_and_damage_costs_one_conversation(tmp_path):
     chats = [
         claude_conversation("c1"),

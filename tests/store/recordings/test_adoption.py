@@ -232,7 +232,7 @@ def test_a_sealed_copy_grows_in_a_new_segment(tmp_path):
         ]
 
 
-def test_a_copy_whose_sealed_data_is_damaged_is_left_and_begun_anew(tmp_path):
+def test_a_copy_with_damaged_sealed_data_is_left_and_begun_again(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
     adopt_file(source, dest)
@@ -247,7 +247,7 @@ def test_a_copy_whose_sealed_data_is_damaged_is_left_and_begun_anew(tmp_path):
     assert sealed.read_bytes() == harmed
 
 
-def test_a_copy_that_somebody_removed_is_made_again(tmp_path):
+def test_a_removed_copy_is_made_again(tmp_path):
     (tmp_path / "source").write_bytes(FIRST)
     seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").source_state
     (tmp_path / "t.jsonl").unlink()

@@ -214,7 +214,7 @@ def test_damage_inside_a_sealed_leftover_keeps_the_live_file(tmp_path):
     assert numbers(path) == list(range(3000))
 
 
-def test_generations_are_told_apart_from_segments(tmp_path):
+def test_generations_are_distinguished_from_segments(tmp_path):
     for name in (
         "t.jsonl.from-0.zst",
         "t.jsonl.from-9",

@@ -109,7 +109,7 @@ def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):
     ] == (1, 0)
 
 
-def test_what_the_model_was_given_is_missed_where_it_is_not_told(tmp_path):
+def test_context_that_is_not_recorded_is_reported_as_missing(tmp_path):
     recorded = archive(tmp_path, "2.1.325/single-turn")
     session, known = recorded.read_session("dff270bc"), recorded.thread_contexts("dff270bc")
     missing = lost(session, documents(build_trajectory(session)), known)

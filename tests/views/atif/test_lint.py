@@ -338,7 +338,7 @@ def test_a_file_that_is_no_json_says_so():
 @pytest.mark.parametrize(
     "body", [b"[]", b"1", b'{"steps": [1, {"tool_calls": [2]}, {"observation": 3}], "agent": []}']
 )
-def test_whatever_stands_in_a_document_the_linter_goes_on(body):
+def test_the_linter_goes_on_with_any_document(body):
     assert not is_sound(lint_trajectory(body, nowhere))
 
 
@@ -355,7 +355,7 @@ def test_steps_put_back_after_a_compaction_may_be_older():
     assert rules(document) == set()
 
 
-def test_a_call_that_is_told_as_unanswered_is_no_finding():
+def test_a_call_shown_as_unanswered_is_no_finding():
     document = changed(sound(), "steps.1.observation.results", [result("c1")])
     document["steps"][1]["extra"] = {"unanswered": ["c2"]}
 

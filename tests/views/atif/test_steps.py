@@ -81,7 +81,7 @@ def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
     ]
 
 
-def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
+def test_unknown_records_are_named_in_the_notes_and_are_no_steps():
     turn = thread(note(NoteKind.UNKNOWN, "strange with a, b"), spoke(1, Text("a")))
     broken = Damage("t.jsonl", 0, 3, "torn")
     document = build_trajectory(
@@ -93,7 +93,7 @@ def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
     assert "damaged" in document.notes
 
 
-def test_one_turn_taken_back_is_told_as_one():
+def test_one_turn_taken_back_counts_as_one():
     told = steps(thread(is_rewound=True), thread(number=2))
 
     assert told[1].message == "turn 1 taken back"
@@ -164,7 +164,7 @@ def test_a_nested_subagent_is_linked_and_paid_for_by_all_above_it():
     assert below["subagent_Plan-x_a2.json"] is UNSET
 
 
-def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
+def test_a_subagent_without_a_recorded_call_is_linked_by_its_time():
     subagent = Subagent("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
     told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), subagents=(subagent,))
 

@@ -92,7 +92,7 @@ def test_what_a_fork_copied_is_marked_and_counted_elsewhere(tmp_path):
     assert "copied" in document.notes
 
 
-def test_a_picture_is_one_file_and_no_byte_of_it_stands_in_the_document(tmp_path):
+def test_a_picture_is_one_file_and_not_part_of_the_document(tmp_path):
     session = archive(tmp_path, "2.1.325/odd-outputs").read_session("594c6bc1")
     bundle = build_trajectory(session)
     ((path, body),) = bundle.pictures.items()
@@ -153,7 +153,7 @@ def test_version_1_6_keeps_the_same_beside_the_step(tmp_path):
     assert all(step.llm_call_count is UNSET for step in told)
 
 
-def test_a_call_without_an_answer_is_told_as_such(tmp_path):
+def test_a_call_without_an_answer_is_marked_unanswered(tmp_path):
     recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL))
     (step,) = [
         each
@@ -203,7 +203,7 @@ def test_a_session_without_any_step_is_still_a_document(tmp_path):
     assert (step.step_id, step.source, step.message) == (1, "system", "")
 
 
-def test_subagents_that_seem_to_have_started_each_other_are_told_once_each(tmp_path):
+def test_subagents_that_started_each_other_are_shown_once_each(tmp_path):
     subagents = tuple(
         Subagent(
             name,

@@ -130,7 +130,7 @@ def test_a_line_belongs_to_the_edit_that_holds_most_of_its_neighbours():
     assert count_matching_lines(near_b, LINES, 0) == 0
 
 
-def test_an_empty_line_is_nobodys():
+def test_an_empty_line_has_no_author():
     assert count_matching_lines(edit("", "x"), LINES, 2) == 0
 
 

@@ -102,7 +102,7 @@ def test_a_thread_name_is_typeable_whatever_its_first_record_is_named(tmp_path, 
     assert all(is_safe(subagent.id) for subagent in told.subagents)
 
 
-def test_a_message_copied_into_a_side_thread_is_told_on_the_main_one(tmp_path):
+def test_a_message_copied_into_a_side_thread_is_shown_on_the_main_one(tmp_path):
     copy = assistant("m1", 11, isSidechain=True, uuid="s11", parentUuid="s10")
     told = archive(
         tmp_path,
@@ -118,7 +118,7 @@ def test_a_message_copied_into_a_side_thread_is_told_on_the_main_one(tmp_path):
     assert [turn.steps for subagent in session.subagents for turn in subagent.turns] == [()]
 
 
-def test_responses_without_an_id_are_told_in_their_own_thread(tmp_path):
+def test_responses_without_an_id_are_shown_in_their_own_thread(tmp_path):
     inner = assistant("", 11, isSidechain=True, uuid="s11", parentUuid="s10", requestId="")
     main = assistant("", 2, requestId="")
     told = archive(
@@ -129,7 +129,7 @@ def test_responses_without_an_id_are_told_in_their_own_thread(tmp_path):
     assert sum(len(turn.steps) for subagent in told.subagents for turn in subagent.turns) == 1
 
 
-def test_a_subagent_whose_session_left_no_file_is_still_told(tmp_path):
+def test_a_subagent_whose_session_left_no_file_is_still_shown(tmp_path):
     write(
         tmp_path,
         "agent-a7",

@@ -37,7 +37,7 @@ def test_a_session_is_reduced_to_what_happened(tmp_path):
     assert summary.usage.output_tokens == 10
 
 
-def test_the_dearest_prompt_pays_for_the_subagents_it_started(tmp_path):
+def test_the_most_expensive_prompt_includes_its_subagents(tmp_path):
     write(
         tmp_path,
         "agent-a7",
@@ -63,7 +63,7 @@ def test_the_dearest_prompt_pays_for_the_subagents_it_started(tmp_path):
     assert summary.subagents == 1
 
 
-def test_a_session_without_a_step_has_no_dearest_prompt(tmp_path):
+def test_a_session_without_a_step_has_no_most_expensive_prompt(tmp_path):
     (summary,) = archive(tmp_path, user("x", 1)).iter_summaries()
 
     assert summary.most_expensive_prompt is None

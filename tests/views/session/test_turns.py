@@ -87,7 +87,7 @@ def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
     assert (made.started_ms, made.ended_ms) == (5, 9)
 
 
-def test_a_call_nobody_answered_has_no_result():
+def test_an_unanswered_call_has_no_result():
     (turn,) = told(asked("a"), replied("m1", ToolUse("t1", "Bash", {})))
 
     assert turn.steps[0].tool_calls[0].result is None
@@ -131,7 +131,7 @@ def test_what_the_client_says_by_itself_is_a_note():
     ]
 
 
-def test_a_note_is_not_told_twice_in_a_row():
+def test_a_note_is_not_shown_twice_in_a_row():
     (turn,) = told(
         asked("a"),
         entry(ClientNote("hook", "no")),
@@ -218,7 +218,7 @@ def test_the_order_read_in_does_not_matter(said, chance):
 
 
 @given(records)
-def test_nothing_is_lost_and_nothing_is_told_twice_even_in_circles(said):
+def test_nothing_is_lost_or_repeated_even_in_cycles(said):
     assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
 
 

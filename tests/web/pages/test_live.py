@@ -31,7 +31,7 @@ def test_the_live_page_shows_sessions_profiles_and_problems(tmp_path):
     assert (whole.status, part.status) == (200, 200)
     assert 'aria-current="page">Live</a>' in whole.text
     assert part.text.lstrip().startswith('<section id="live"')
-    shown = ("Primary Account", "91 %", "near compaction", "5-hour limit 91% used")
+    shown = ("Primary Account", "91 %", "near compaction", "resets in")
     for text in (session_id(1)[:8], session_id(2)[:8], *shown):
         assert text in part.text
     assert "<script>alert" not in whole.text

@@ -1,7 +1,7 @@
 """The loop pages, asked as a browser would ask them; a question is answered there."""
 
 from flightlog.loop.directories import open_loop_session
-from loop.loops import conduct, journal, project, session_of, start
+from loop.loops import TWO, conduct, journal, project, ralph, session_of, start
 from support.pages import running
 from support.recordings import config_dir
 from support.waiting import until
@@ -31,12 +31,29 @@ def test_a_loop_shows_tasks_gates_decisions_calibration_and_inert_words(tmp_path
         missing = served.ask("/loops/session-099")
 
     assert f'href="/loops/{directory.name}"' in listed
-    assert "2 of 2 tasks verified" in html
+    assert "2 of 2 tasks completed" in html
     assert "<strong>passed</strong>" in html
     assert "connection lost" in html
-    assert "Brier score" in html
+    assert "Too few decisions have an outcome" in html
+    assert "<strong>start</strong> plan «on a page &lt;b&gt;»" in html
     assert "<script>alert" not in html
     assert missing.status == 404
+
+
+def test_a_session_in_a_directory_of_its_own_has_a_page(tmp_path, monkeypatch):
+    root, home = project(tmp_path / "p", TWO), str(tmp_path / "flightlog")
+    words = ("run", "--plan", "plan.yaml", "--autonomous", "--session", "work/night")
+    assert ralph(root, *words, FLIGHTLOG_HOME=home).returncode == 0
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("FLIGHTLOG_HOME", home)
+
+    with running(config_dir(tmp_path / "config")) as served:
+        listed = served.ask("/loops").text
+        statuses = [served.ask(f"/loops/{name}").status for name in ("night", "work%2Fnight")]
+
+    assert 'href="/loops/night"' in listed
+    assert statuses[0] == 200
+    assert statuses[1] == 404, "an address names a session, and no directory"
 
 
 def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):

@@ -1,11 +1,12 @@
 """Build the capture files of a session from its exchanges: `api_captures.jsonl` and `raw_dumps/`.
 
-Request bodies repeat each other, so they are dumped in full only while they fit in `full_bytes`;
-after that a dump names the exchange and the digest instead.
+They are complete unless `full_bytes` limits them: request bodies repeat each other. A dump beyond the
+limit names the limit, the exchange and the digest instead.
 """
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,7 +20,6 @@ from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.store.exchanges import ExchangeStore
 
-FULL_BYTES = 8 << 20  # the requests of an ordinary session; a long one would repeat gigabytes
 _CONTEXTS = {
     RequestOrigin.MAIN: "main",
     RequestOrigin.SUBAGENT: "subagent",
@@ -33,7 +33,7 @@ _USAGE = (
 
 
 def build_dump_files(
-    exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES
+    exchanges: ExchangeStore, *, full_bytes: float = math.inf
 ) -> Iterator[OutputFile]:
     """Yield the files of every recorded exchange; all of them are private."""
     rows = []
@@ -49,7 +49,8 @@ def build_dump_files(
             f"raw_dumps/{side}_{exchange.index:03d}" for side in ("request", "response")
         )
         yield _private_file(
-            f"{request}.json", _decode_text(sent) if is_full else _body_reference(exchange)
+            f"{request}.json",
+            _decode_text(sent) if is_full else _body_reference(exchange, full_bytes),
         )
         yield _private_file(f"{request}_headers.json", _to_json(_request_head(exchange)))
         yield _private_file(f"{response}.txt", _decode_text(received))
@@ -58,7 +59,7 @@ def build_dump_files(
 
 
 def build_rebuilt_files(
-    requests: Iterable[RebuiltRequest], *, full_bytes: int = FULL_BYTES
+    requests: Iterable[RebuiltRequest], *, full_bytes: float = math.inf
 ) -> Iterator[OutputFile]:
     """Yield the files of requests rebuilt from the transcript's log, each with its fidelity."""
     rows = []
@@ -151,7 +152,7 @@ def _request_head(exchange: Exchange) -> dict[str, Any]:
     return {
         "method": request.method,
         "path": request.path,
-        "target": request.path,
+        "target": request.url or request.path,
         "headers": request.headers,
     }
 
@@ -165,11 +166,10 @@ def _response_head(exchange: Exchange) -> dict[str, Any]:
     return {name: fields[name] for name in names} | {"ending": response.ending.value}
 
 
-def _body_reference(exchange: Exchange) -> str:
+def _body_reference(exchange: Exchange, limit_bytes: float) -> str:
     sent = exchange.request.sent_body
-    return _to_json(
-        {"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size_bytes}
-    )
+    size = {"bytes": sent.size_bytes, "limit_bytes": limit_bytes}
+    return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, **size})
 
 
 def _read_or_empty(read_body: Callable[[Exchange], bytes], exchange: Exchange) -> bytes:

@@ -8,10 +8,8 @@ record never fails the call.
 import asyncio
 import hmac
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
 from aiohttp import web
@@ -33,7 +31,7 @@ from flightlog.agents.capture.recorder import (
 )
 from flightlog.agents.dialects.anthropic_messages import RequestInfo
 from flightlog.model.errors import FlightlogError
-from flightlog.model.exchange import ApiRequest, ResponseOutcome, is_loopback
+from flightlog.model.exchange import ApiRequest, ResponseOutcome
 
 _BUFFER_BYTES = 1 << 18  # aiohttp's parser pauses the socket above it
 _CONNECT_S = 30.0  # only for the connection: a model may think for minutes before the first byte
@@ -62,20 +60,30 @@ class UpstreamResponse:
 
 
 class Upstream:
-    """One API at one address; made by `open_upstream`."""
+    """One API at one address; made by `server.open_upstream`."""
 
     def __init__(self, address: str, connector: aiohttp.BaseConnector, proxy: str = "") -> None:
         """Use an open connector."""
         url = URL(address.rstrip("/"))
-        # Never sent: the connector takes host, TLS and proxy from a request object.
         proxy_url = URL(proxy) if proxy else None
+        login = aiohttp.BasicAuth.from_url(proxy_url) if proxy_url else None
+        # Never sent: the connector takes host, TLS and proxy from a request object.
         self._target = aiohttp.ClientRequest(
-            "POST", url, loop=asyncio.get_running_loop(), proxy=proxy_url
+            "POST",
+            url,
+            loop=asyncio.get_running_loop(),
+            proxy=proxy_url.with_user(None) if proxy_url else None,
+            proxy_auth=login,
         )
+        self._address = str(url.with_user(None)).rstrip("/")
         self._connector = connector
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         self._base = url.raw_path.rstrip("/")
         self._host = f"Host: {url.host_port_subcomponent}\r\n"
+
+    def url_of(self, path: str) -> str:
+        """Return the URL that a path below the token is sent to, without a login."""
+        return f"{self._address}{path}"
 
     async def send_request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes
@@ -95,27 +103,6 @@ class Upstream:
         except BaseException:
             connection.close()
             raise
-
-
-@asynccontextmanager
-async def open_upstream(address: str, proxy: str = "") -> AsyncIterator[Upstream]:
-    """Open connections for the length of a block; `proxy` is the `proxy_for` the address."""
-    async with aiohttp.TCPConnector(limit=0) as connector:
-        yield Upstream(address, connector, proxy)
-
-
-def proxy_for(address: str, environ: Mapping[str, str]) -> str:
-    """Return this machine's proxy for `address`, or "".
-
-    Only an address with TLS gets one: the proxy then forwards a tunnel and never sees the key.
-    """
-    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
-    exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    url = URL(address)
-    direct = url.scheme != "https" or is_loopback(address)
-    if direct or proxy_bypass_environment(f"{url.host}:{url.port}", {"no": exempt}):
-        return ""
-    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
 async def _exchange(connection: Connection, method: str, data: bytes) -> UpstreamResponse:
@@ -141,7 +128,8 @@ class ProxySettings(Struct, frozen=True):
     `barrier` is awaited after the request is recorded and before the first byte of the response is
     forwarded; the upstream works meanwhile. `rewrite` may replace the client's body or give the
     response itself; if it raises a FlightlogError, the proxy rejects the call. `new_id` makes a
-    request id if the upstream gives none. `proxy` is the machine's own proxy, for TLS upstreams.
+    request id if the upstream gives none. `proxy` is the machine's own proxy, `certificates` are
+    files with authorities that TLS trusts beside the system's.
     """
 
     upstream: str
@@ -152,6 +140,8 @@ class ProxySettings(Struct, frozen=True):
     barrier_s: float = 60.0
     record_s: float = 2.0
     proxy: str = ""
+    certificates: tuple[str, ...] = ()
+    body_bytes_max: int = BODY_BYTES_MAX
 
 
 class Proxy:
@@ -174,13 +164,14 @@ class Proxy:
         if request.headers.get("expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
-        body = await _read_body(request)
+        body = await _read_body(request, self._settings.body_bytes_max)
         if body is None:
             return web.Response(status=413)
         if request.method == "POST" and path.partition("?")[0].endswith("/v1/messages"):
             headers = {name.lower(): value for name, value in request.headers.items()}
+            url = self._upstream.url_of(path)
             return await self._forward_exchange(
-                request, IncomingRequest(request.method, path, headers, body)
+                request, IncomingRequest(request.method, path, headers, body, url)
             )
         return await self._pass_through(request, path, body)
 
@@ -206,17 +197,18 @@ class Proxy:
         if self._settings.barrier is not None:
             barrier = asyncio.ensure_future(self._wait_for_barrier(stored))
         answer = None
+        headers = _end_to_end_headers(request.headers)
+        headers.update(rewritten.headers if rewritten is not None else {})
         try:
             try:
-                headers = _end_to_end_headers(request.headers)
                 answer = await self._upstream.send_request(
                     request.method, incoming.path, headers, body
                 )
-            finally:
-                notes = await (barrier or self._wait_until_recorded(stored))
-        except (aiohttp.ClientError, OSError) as error:
-            message = f"no answer from the upstream: {type(error).__name__}"
-            return self._respond_with_error(index, 502, "api_error", message)
+            except (aiohttp.ClientError, OSError) as error:
+                await (barrier or self._wait_until_recorded(stored))
+                message = f"no answer from the upstream: {type(error).__name__}"
+                return self._respond_with_error(index, 502, "api_error", message)
+            notes = await (barrier or self._wait_until_recorded(stored))
         except asyncio.CancelledError:
             if barrier is not None:
                 barrier.cancel()
@@ -337,13 +329,13 @@ class Proxy:
         return round((self._loop.time() - started_at) * 1000, 3)
 
 
-async def _read_body(request: web.BaseRequest) -> bytes | None:
-    """Return the body, copied once, or None if it is larger than `BODY_BYTES_MAX`."""
+async def _read_body(request: web.BaseRequest, bytes_max: int) -> bytes | None:
+    """Return the body, copied once, or None if it is larger than `bytes_max`."""
     parts, size = [], 0
     while part := await request.content.readany():
         parts.append(part)
         size += len(part)
-        if size > BODY_BYTES_MAX:
+        if size > bytes_max:
             return None
     return b"".join(parts)
 

@@ -35,19 +35,21 @@ T = TypeVar("T")
 
 
 class IncomingRequest(Struct, frozen=True):
-    """A client's request: `path` without the token, header names in lower case."""
+    """A client's request: `path` without the token, header names in lower case; `url` upstream."""
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes
+    url: str = ""
 
 
 class RewrittenRequest(Struct, frozen=True):
-    """The body that was sent instead of the client's, and the names of what was replaced in it."""
+    """The body and headers sent instead of the client's, and the names of what was replaced."""
 
     body: bytes
     replacements: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
 
 
 class ServedResponse(Struct, frozen=True):
@@ -147,6 +149,7 @@ class ExchangeRecorder:
         headers = self._scrubber.clean_texts(filter_headers(incoming.headers, REQUEST_HEADERS))
         texts = {
             "path": incoming.path,
+            "url": incoming.url,
             "agent": info.agent_id,
             "session": info.session_id,
             "model": info.model,
@@ -165,13 +168,15 @@ class ExchangeRecorder:
             message_count=info.message_count,
             is_compaction=info.is_compaction,
             scrubbed_fields=scrubbed,
+            url=texts["url"],
         )
         if rewritten is None:
             return (
                 self._run_or_record_loss(lambda: self._exchanges.record_request(request, original))
                 or request
             )
-        request = replace(request, replacements=rewritten.replacements)
+        sent_headers = headers | filter_headers(rewritten.headers, REQUEST_HEADERS)
+        request = replace(request, replacements=rewritten.replacements, headers=sent_headers)
         body, _ = clean_request(self._scrubber, rewritten.body)
         return (
             self._run_or_record_loss(

@@ -10,20 +10,70 @@ When the block ends, everything captured is on disk.
 
 import asyncio
 import queue
+import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
+import aiohttp
 import uvloop
 from aiohttp import web
 
-from flightlog.agents.capture.proxy import Proxy, ProxySettings, open_upstream
+from flightlog.agents.capture.proxy import Proxy, ProxySettings, Upstream
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.model.errors import Invalid, Unavailable
+from flightlog.model.exchange import is_loopback
 
 LOOPBACK = "127.0.0.1"
 _Started = tuple[str, Callable[[], object]] | BaseException
+
+
+@asynccontextmanager
+async def open_upstream(
+    address: str, proxy: str = "", certificates: tuple[str, ...] = ()
+) -> AsyncIterator[Upstream]:
+    """Open connections for the length of a block; `proxy` is the `proxy_for` the address."""
+    async with aiohttp.TCPConnector(limit=0, ssl=trust_certificates(certificates)) as connector:
+        yield Upstream(address, connector, proxy)
+
+
+def certificate_files(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files with certificate authorities that the environment names."""
+    names = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    return tuple(dict.fromkeys(environ[name] for name in names if environ.get(name)))
+
+
+def trust_certificates(paths: tuple[str, ...]) -> ssl.SSLContext | bool:
+    """Return what TLS trusts: the system's authorities and those in `paths`."""
+    if not paths:
+        return True
+    context = ssl.create_default_context()
+    for path in paths:
+        try:
+            context.load_verify_locations(path)
+        except (OSError, ssl.SSLError) as error:
+            raise Invalid(
+                f"no certificates can be read: {path[:200]}", hint="see SSL_CERT_FILE"
+            ) from error
+    return context
+
+
+def proxy_for(address: str, environ: Mapping[str, str]) -> str:
+    """Return this machine's proxy for `address`, or "".
+
+    Only an address with TLS gets one: the proxy then forwards a tunnel and never sees the key.
+    """
+    url = urlsplit(address)
+    names = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+    proxy = next((environ[name] for name in names if environ.get(name)), "")
+    exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    direct = url.scheme != "https" or is_loopback(address)
+    if direct or proxy_bypass_environment(f"{url.hostname}:{url.port or ''}", {"no": exempt}):
+        return ""
+    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
 @contextmanager
@@ -56,7 +106,7 @@ async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> As
         raise Invalid(
             f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://"
         )
-    async with open_upstream(settings.upstream, settings.proxy) as upstream:
+    async with open_upstream(settings.upstream, settings.proxy, settings.certificates) as upstream:
         handle = Proxy(settings, recorder, upstream).handle_request
         server = web.Server(
             handle, handler_cancellation=True, auto_decompress=False, access_log=None

@@ -36,6 +36,7 @@ from flightlog.sources.foreign_json import (
     int_field,
     list_field,
     object_field,
+    objects_field,
     parse_object,
     parse_timestamp_ms,
     text_field,
@@ -210,18 +211,23 @@ def _decode_system(record: dict[str, Any]) -> Event:
                 if errors
                 else Ignored("system/stop_hook_summary")
             )
-        case "local_command" | "informational" | "model_refusal_no_fallback" | "away_summary":
-            text = text_field(record, "content")
-            has_output = (
-                text.replace("<local-command-stdout>", "")
-                .replace("</local-command-stdout>", "")
-                .strip()
-            )
-            return ClientNote(kind, text) if has_output else Ignored(f"system/{kind}")
+        case "" | "local_command" | "informational" | "model_refusal_no_fallback" | "away_summary":
+            return _decode_remark(kind, record)
         case _ if kind in SYSTEM_KINDS:
             return Ignored(f"system/{kind}")
         case _:
             return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
+
+
+def _decode_remark(kind: str, record: dict[str, Any]) -> ClientNote | Ignored:
+    """Return a note of the client. Clients of 1.0 gave theirs no kind."""
+    text = text_field(record, "content")
+    words = text.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "")
+    # Clients of 1.0 also noted each hook that began or succeeded.
+    is_about_a_hook = not kind and text_field(record, "level") == "info"
+    if is_about_a_hook or not words.strip():
+        return Ignored(f"system/{kind}")
+    return ClientNote(kind or "informational", text)
 
 
 def _decode_api_error(record: dict[str, Any]) -> ApiError:
@@ -255,7 +261,14 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
         for part in list_field(record, "rendered")
         if isinstance(part, dict)
     ]
-    return ContextInjected(kind, "\n".join(rendered))
+    return ContextInjected(kind, "\n".join(rendered), _memory_files(kind, attached))
+
+
+def _memory_files(kind: str, attached: dict[str, Any]) -> dict[str, int]:
+    files = objects_field(attached, "files") if kind == "instructions" else []
+    if kind == "nested_memory":
+        files = [object_field(attached, "content")]
+    return {text_field(file, "path"): len(text_field(file, "content")) for file in files}
 
 
 def _rewritten_input(attached: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ those that all versions know. This module is the `HookSettings` of the agent.
 """
 
 import json
+import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from flightlog.agents.claude_code.messages import cut_context
 from flightlog.agents.dialects.anthropic_messages import UsageFields
 from flightlog.model.entries import HookRecord, PromptSubmitted, ToolHook
 from flightlog.model.errors import Invalid, Unavailable
+from flightlog.model.usage import ClientCacheReport
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.hook_log import STATUS, StatusRecord, read_hook_records, read_new_records
 
@@ -51,6 +53,8 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     ),
     ((2, 1, 325), ("DirectoryAdded", "PostModelSwitch", "PreModelSwitch", "UserPromptExpansion")),
 )
+# Tools that are a question to the person: their call waits for the answer.
+QUESTION_TOOLS = ("AskUserQuestion", "ExitPlanMode")
 # Events that some version knows and that are never registered, with the reason.
 LEFT_OUT = {
     "MessageDisplay": "one event per piece of text shown, which would slow the agent down",
@@ -78,16 +82,28 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
 
 def keep_days(config_dir: Path) -> int:
     """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
-    try:
-        settings = json.loads((config_dir / "settings.json").read_text())
-    except (OSError, ValueError, RecursionError):
-        return KEEP_DAYS_DEFAULT
-    days = settings.get("cleanupPeriodDays") if isinstance(settings, dict) else None
+    days = _read_settings(config_dir).get("cleanupPeriodDays")
     return (
         days
         if isinstance(days, int) and not isinstance(days, bool) and days >= 0
         else KEEP_DAYS_DEFAULT
     )
+
+
+def find_plugin(config_dir: Path) -> str:
+    """Return the command that removes our plugin from the client; "" if it is not enabled."""
+    enabled = _read_settings(config_dir).get("enabledPlugins")
+    names = [name for name, is_on in enabled.items() if is_on] if isinstance(enabled, dict) else []
+    plugin = next((name for name in names if name.startswith("flightlog@")), "")
+    return f"claude plugin uninstall {shlex.quote(plugin)}" if plugin else ""
+
+
+def _read_settings(config_dir: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(user_settings(config_dir).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def user_settings(config_dir: Path) -> Path:
@@ -145,10 +161,13 @@ class StatusLimit(Struct):
 
 
 class RateLimits(Struct):
-    """The rate limits of a subscription; an API key has none."""
+    """The rate limits of a subscription, or a gateway's spend limit; an API key has none."""
 
     five_hour: StatusLimit | None = None
     seven_day: StatusLimit | None = None
+    seven_day_opus: StatusLimit | None = None
+    seven_day_sonnet: StatusLimit | None = None
+    spend_limit: StatusLimit | None = None
 
 
 class Workspace(Struct):
@@ -156,6 +175,17 @@ class Workspace(Struct):
 
     current_dir: str | None = None
     project_dir: str | None = None
+
+
+class PromptCacheFields(Struct):
+    """The client's count of cache misses since it started."""
+
+    requests: int = 0
+    misses: int = 0
+    expected_rebuilds: int = 0
+    miss_recache_tokens: int = 0
+    miss_causes: dict[str, int] | None = None
+    hit_ratio: float | None = None
 
 
 class StatusPayload(Struct):
@@ -169,6 +199,7 @@ class StatusPayload(Struct):
     cost: StatusCost | None = None
     rate_limits: RateLimits | None = None
     workspace: Workspace | None = None
+    prompt_cache: PromptCacheFields | None = None
 
 
 ClientStatus = StatusRecord[StatusPayload]
@@ -180,6 +211,23 @@ def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
     return read_new_records(f"{folder}/{STATUS}", start, _decode_status)
 
 
+def read_client_cache(folder: Path | None) -> ClientCacheReport | None:
+    """Return the client's last count of cache misses in a session's status log, if it has one."""
+    records = read_new_status(str(folder), 0)[0] if folder else []
+    for record in reversed(records):
+        if cache := record.payload.prompt_cache:
+            return ClientCacheReport(
+                record.at_ms,
+                cache.requests,
+                cache.misses,
+                cache.expected_rebuilds,
+                cache.miss_recache_tokens,
+                cache.miss_causes or {},
+                cache.hit_ratio,
+            )
+    return None
+
+
 def is_notice(record: HookRecord) -> bool:
     """Return whether a notification needs no answer: the agent is idle, or signed in."""
     if record.event != "Notification":
@@ -189,6 +237,11 @@ def is_notice(record: HookRecord) -> bool:
     if not kind:  # clients before 2.1 send the text alone
         return "waiting for your input" in text_field(payload, "message")
     return kind != "permission_prompt" and not kind.startswith(("elicitation", "agent_needs"))
+
+
+def read_tool_name(record: HookRecord) -> str:
+    """Return the tool that a hook event is about; "" if it is about none."""
+    return text_field(parse_object(bytes(record.payload)) or {}, "tool_name")
 
 
 class HookReader:

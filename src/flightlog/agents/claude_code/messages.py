@@ -45,6 +45,7 @@ _CONTEXT_PARTS_MAX = 40  # of one text; each cut copies the rest
 _OUTPUT_TAG = re.compile(r"</?(?:local-command|bash)-(?:stdout|stderr)>")
 _PERMISSIONS = {"accept": "allow", "reject": "deny"}
 _COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s|\Z)")
+_REJECTED = "The user doesn't want to proceed with this tool use."
 _INTERRUPTED = re.compile(r"\[Request interrupted by user[^\]]*\]")
 
 
@@ -141,14 +142,12 @@ def _decode_tool_result(
         tool_call_id=text_field(result, "tool_use_id"),
         content=content,
         is_error=result.get("is_error") is True,
-        denial_reason=_denial_reason(record),
+        denial_reason=_denial_reason(record, result),
         subagent=text_field(fields, "agentId") or text_field(fields, "agent_id"),
         result_file=spilled.group(1) if spilled else "",
         detail=detail,
         run=text_field(fields, "runId"),
-        permission_decision=_PERMISSIONS.get(
-            text_field(object_field(record, "permissionDecision"), "decision"), ""
-        ),
+        permission_decision=_permission_decision(record),
     )
 
 
@@ -195,8 +194,23 @@ def _text_in_tag(text: str, tag: str) -> str:
     return inside.strip() if closed else ""
 
 
-def _denial_reason(record: dict[str, Any]) -> str:
+def _permission_decision(record: dict[str, Any]) -> str:
+    decision = object_field(record, "permissionDecision")
+    made, source = text_field(decision, "decision"), text_field(decision, "source")
+    if made == "accept" and source.startswith("user"):
+        return "approved"
+    # Without a terminal the client rejects what it would have asked for, as if a person had.
+    if made == "reject" and source == "config" and not text_field(decision, "reasonType"):
+        return "blocked"
+    return _PERMISSIONS.get(made, "")
+
+
+def _denial_reason(record: dict[str, Any], result: dict[str, Any]) -> str:
+    if kind := text_field(record, "toolDenialKind"):
+        return kind
     decision = object_field(record, "permissionDecision")
     if text_field(decision, "decision") == "reject":
-        return text_field(record, "toolDenialKind") or text_field(decision, "source") or "rejected"
-    return text_field(record, "toolDenialKind")
+        return text_field(decision, "source") or "rejected"
+    # Older clients say only in the result that the person rejected the call.
+    is_rejected = text_field(result, "content").startswith(_REJECTED)
+    return "user-rejected" if is_rejected and result.get("is_error") is True else ""

@@ -5,13 +5,9 @@ before it, so that it keeps its position when files are merged.
 """
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.claude_code.decode import decode_record
@@ -23,14 +19,16 @@ from flightlog.agents.claude_code.files import (
     subagent_info_path,
     workflow_run,
 )
+from flightlog.agents.claude_code.request_log import ContextBuilder, read_logged_requests
 from flightlog.agents.claude_code.scan import scan_usage
 from flightlog.agents.claude_code.search_text import read_last_ms, read_records, read_text_at
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
-from flightlog.model.entries import ContextInjected, Entry, SessionSummarized, SubagentInfo
-from flightlog.model.errors import UNREADABLE, Damage
-from flightlog.model.session import ContextItem, SessionFile, ThreadContext
-from flightlog.sources.foreign_json import list_field, object_field, parse_object, text_field
+from flightlog.model.entries import Entry, SessionSummarized, SubagentInfo
+from flightlog.model.errors import Damage
+from flightlog.model.exchange import LoggedRequest
+from flightlog.model.session import SessionFile, ThreadContext
+from flightlog.sources.foreign_json import object_field, parse_object, text_field
 from flightlog.sources.line_filter import iter_lines_with
 from flightlog.sources.protocol import Fidelity, TranscriptTail, UsageScan
 from flightlog.store.index.records import RecordBatch
@@ -44,8 +42,6 @@ from flightlog.store.recordings.reader import (
 # Searched for in undecoded lines: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
 _SUMMARY = b'"summary"'
-_REQUESTS = (b'"requestRef"', b'"api-request')
-_ATTACHMENT = b'"attachment"'
 _BLOCK_BYTES = 4 << 20
 # Threads of the client's own: 2.1.29 wrote prompt suggestions, 2.1.90 and 2.1.96 compactions.
 _SIDE_CALLS = (("acompact-", "compaction"), ("aprompt_suggestion-", "prompt suggestion"))
@@ -170,14 +166,18 @@ class ClaudeCodeSource:
         session's own files was copied from another session. Older clients log no requests, so none
         of their responses counts as copied.
         """
-        builder = _ContextBuilder()
+        builder = ContextBuilder()
         for file in files:
             for line in raw_lines(file.path, 0):
                 builder.add_line(line, file.subagent)
         return {
             subagent: builder.build(subagent)
-            for subagent in dict.fromkeys([*builder.replies, *builder.context])
+            for subagent in dict.fromkeys([*builder.requests.replies, *builder.context])
         }
+
+    def logged_requests(self, files: Sequence[SessionFile]) -> Iterator[LoggedRequest]:
+        """Yield the requests that 2.1.300 and later log."""
+        return read_logged_requests(files)
 
     def text_at(self, path: str, offset: int, length: int) -> str:
         """Return the text of a record."""
@@ -230,83 +230,3 @@ def _lines_with(path: str, needle: bytes) -> Iterator[bytes]:
             yield from map(bytes, iter_lines_with(needle, memoryview(data), end))
             rest = data[end:]
     yield from map(bytes, iter_lines_with(needle, memoryview(rest), len(rest)))
-
-
-class _ContextMessage(Struct, gc=False):
-    id: str = ""
-
-
-class _ContextLine(Struct, gc=False):
-    type: str = ""
-    id: str = ""
-    agentId: str | None = ""  # noqa: N815 - the client's own name
-    requestRef: str | None = ""  # noqa: N815
-    shapeHash: str | None = ""  # noqa: N815
-    shape: dict[str, Any] | None = None
-    message: _ContextMessage | None = None
-
-
-_decode_context = msgspec.json.Decoder(_ContextLine).decode
-
-
-class _ContextBuilder:
-    """The requests, replies and attachments of a session's files, by thread."""
-
-    def __init__(self) -> None:
-        self.shapes: dict[str, dict[str, Any]] = {}
-        self.sent: dict[str, str] = {}
-        self.logging_threads: set[str] = set()
-        self.replies: dict[str, dict[str, str]] = defaultdict(dict)
-        self.context: dict[str, dict[str, ContextItem]] = defaultdict(dict)
-
-    def add_line(self, line: bytes, subagent: str) -> None:
-        if _ATTACHMENT in line:
-            self._add_attachment(line, subagent)
-        if any(needle in line for needle in _REQUESTS):
-            with suppress(*UNREADABLE):
-                self._add_request(_decode_context(line), subagent)
-
-    def build(self, subagent: str) -> ThreadContext:
-        replies = self.replies[subagent]
-        # A fork logs no request in its file; its responses are its own.
-        is_logged = bool(self.sent) and subagent in {"", *self.logging_threads}
-        copied = (
-            message for message, sent in replies.items() if is_logged and sent not in self.sent
-        )
-        hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
-        shapes = [self.shapes[name] for name in hashes if name in self.shapes]
-        tools = {
-            str(tool.get("name")): tool
-            for shape in shapes
-            for tool in list_field(shape, "tools")
-            if isinstance(tool, dict) and tool.get("name")
-        }
-        system = next((prompt for shape in shapes if (prompt := _system_prompt(shape))), "")
-        context = sorted(self.context[subagent].values(), key=lambda item: item.at_ms or 0)
-        return ThreadContext(tuple(tools.values()), system, frozenset(copied), tuple(context))
-
-    def _add_request(self, line: _ContextLine, subagent: str) -> None:
-        if line.type == "api-request-shape" and line.shapeHash and line.shape:
-            self.shapes[line.shapeHash] = line.shape
-        elif line.type == "api-request":
-            self.sent[line.id] = line.shapeHash or ""
-            self.logging_threads.add(subagent or line.agentId or "")
-        elif line.type == "assistant" and line.requestRef and line.message:
-            self.replies[subagent or line.agentId or ""][line.message.id] = line.requestRef
-
-    def _add_attachment(self, line: bytes, subagent: str) -> None:
-        for entry in decode_record(line) or ():
-            event = entry.event
-            if isinstance(event, ContextInjected) and event.text:
-                self.context[subagent or entry.subagent][entry.key] = ContextItem(
-                    event.kind, event.text, entry.at_ms
-                )
-
-
-def _system_prompt(shape: dict[str, Any]) -> str:
-    blocks = [
-        text_field(block, "text")
-        for block in list_field(shape, "system")
-        if isinstance(block, dict)
-    ]
-    return text_field(shape, "system") or "\n\n".join(block for block in blocks if block)

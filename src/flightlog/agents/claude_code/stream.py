@@ -25,6 +25,8 @@ _LIMIT_WORDS = re.compile(
     r"(usage|session|rate|weekly) limit (reached|exceeded|hit)|limit will reset", re.IGNORECASE
 )
 _UNKNOWN_OPTION = re.compile(r"unknown option '(--[\w-]+)'")
+_QUESTION = "AskUserQuestion"
+_ASKING_TOOLS = frozenset({_QUESTION, "ExitPlanMode"})  # denied because no person is there to ask
 _LIMIT_STATUS = frozenset({429, 529})  # too many requests; the API is overloaded
 _LOGIN_STATUS = frozenset({401, 403})
 _STOPPED = {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}
@@ -48,7 +50,7 @@ class ResultRecord(Struct, frozen=True):
     subtype: str
     api_status: int
     errors: tuple[str, ...]
-    denials: int
+    denied_tools: tuple[str, ...]
     num_turns: int
     duration_ms: int
     usage: Usage
@@ -57,12 +59,15 @@ class ResultRecord(Struct, frozen=True):
 
 
 class StreamResult(NamedTuple):
-    """The end of a stream; `tokens` and `usd` are the client's own totals."""
+    """The end of a stream; `tokens` and `usd` are the client's own totals.
+
+    `question` is what the agent asks at the end, by its tool for questions or in its last words.
+    """
 
     is_error: bool
     text: str
-    denials: int
-    asked_question: bool
+    denied_tools: tuple[str, ...]
+    question: str
     exit_signal: bool
     indicators: tuple[str, ...]
     is_rate_limited: bool
@@ -139,7 +144,13 @@ def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
         text_field(record, "subtype"),
         int_field(record, "api_error_status"),
         tuple(map(str, list_field(record, "errors"))),
-        len(list_field(record, "permission_denials")),
+        tuple(
+            dict.fromkeys(
+                str(denial.get("tool_name"))
+                for denial in list_field(record, "permission_denials")
+                if isinstance(denial, dict)
+            )
+        ),
         int_field(record, "num_turns"),
         int_field(record, "duration_ms"),
         decode_usage(record.get("usage")),
@@ -181,17 +192,12 @@ def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
         limited = limited or result.api_status in _LIMIT_STATUS
         limited = limited or (result.is_error and _LIMIT_WORDS.search(tail) is not None)
     exit_signal, indicators = _read_status_block(tail)
-    tools = {
-        block.get("name")
-        for record in records
-        for block in _blocks(record)
-        if block.get("type") == "tool_use"
-    }
+    denied = result.denied_tools if result else ()
     return StreamResult(
         is_error=result is None or result.is_error,
         text=text,
-        denials=result.denials if result else 0,
-        asked_question="AskUserQuestion" in tools or tail.rstrip().endswith("?"),
+        denied_tools=tuple(name for name in denied if name not in _ASKING_TOOLS),
+        question=_read_question(records, tail),
         exit_signal=exit_signal,
         indicators=indicators,
         is_rate_limited=limited,
@@ -199,6 +205,37 @@ def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
         total_tokens=result.client_tokens if result else 0,
         cost_usd=result.cost_usd if result else None,
     )
+
+
+def read_activity(record: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what a record shows of the work: a tool with its main argument, or ("", words)."""
+    if record.get("type") != "assistant":
+        return []
+    shown = []
+    for block in _blocks(record):
+        if block.get("type") == "text":
+            shown.append(("", str(block.get("text", ""))))
+        elif block.get("type") == "tool_use":
+            given = object_field(block, "input")
+            main = next((value for value in given.values() if isinstance(value, str)), "")
+            shown.append((str(block.get("name")), main))
+    return shown
+
+
+def _read_question(records: Sequence[dict[str, Any]], tail: str) -> str:
+    """Return the question the agent ends with, or ""."""
+    asked = [
+        block for record in records for block in _blocks(record) if block.get("name") == _QUESTION
+    ]
+    lines = []
+    for question in list_field(object_field(asked[-1], "input"), "questions") if asked else ():
+        if isinstance(question, dict):
+            options = [item for item in list_field(question, "options") if isinstance(item, dict)]
+            labels = ", ".join(text_field(item, "label") for item in options)
+            lines.append(text_field(question, "question") + (f" ({labels})" if labels else ""))
+    if lines or asked:
+        return "\n".join(lines) or tail.strip()
+    return tail.strip().rpartition("\n\n")[2] if tail.rstrip().endswith("?") else ""
 
 
 def _stop_reason(result: ResultRecord) -> str:

@@ -130,8 +130,11 @@ def _read_parent(path: str, _inode: int, _changed_ns: int, _head_bytes: int) -> 
     else:
         with open(path, "rb") as file:  # noqa: PTH123 - hot: every rollout of a machine
             head = file.read(_HEAD_BYTES)
-            if _SOURCE not in head and b"\n" not in head:
+            if b"\n" not in head and (_SOURCE not in head or len(head) < _HEAD_BYTES):
                 head += file.readline(_LINE_BYTES_MAX)
+                if b"\n" not in head and len(head) < _LINE_BYTES_MAX:
+                    # Only the whole line says whether this is a session or a subagent of one.
+                    raise OSError(errno.ENODATA, "its first line is not finished", path)
     found = _PARENT.search(head.partition(b"\n")[0])
     parent = found[1].decode("utf-8", "replace") if found else ""
     return parent if is_safe(parent) else ""

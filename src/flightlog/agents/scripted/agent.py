@@ -33,6 +33,8 @@ VERSION = "2.1.325"
 MODEL = "claude-opus-5-5"
 TOOL_TIMEOUT_S = 120
 STEPS_MAX = 50
+# With these a person points git at a repository elsewhere; the agent's commands are for its project.
+_OTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"}
 # The model is on loopback, so proxies named in the environment are ignored.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -218,6 +220,7 @@ def _run_bash(command: str, project: Path) -> tuple[str, bool]:
     process = subprocess.run(
         ["bash", "-c", command],
         cwd=project,
+        env={name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=TOOL_TIMEOUT_S,

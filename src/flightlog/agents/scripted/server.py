@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from flightlog.agents.dialects.anthropic_messages import AGENT_ID, SESSION_ID
 from flightlog.agents.scripted import chat_api, gemini_api, messages_api, responses_api, wire
+from flightlog.agents.scripted.messages_api import BlockCount
 from flightlog.agents.scripted.scenario import Failure, Reply, Scenario, choose_reply
 from flightlog.agents.scripted.wire import ApiDialect
 
@@ -45,7 +46,8 @@ class ServedRequest(Struct, frozen=True):
     """One request, and the rule, status and token counts of its response.
 
     `usage` is the object that was sent, in the words of the API; a response that failed or was cut
-    has none. `dialect` is "messages", "responses", "chat", "gemini", or "" for all else.
+    has none. `dialect` is "messages", "responses", "chat", "gemini", or "" for all else. `blocks` are
+    the counts of a scenario that asks for them.
     """
 
     method: str
@@ -57,6 +59,7 @@ class ServedRequest(Struct, frozen=True):
     dialect: str = ""
     model: str = ""
     usage: dict[str, Any] = {}
+    blocks: tuple[BlockCount, ...] = ()
 
 
 class ScriptedModel(Struct, frozen=True):
@@ -119,6 +122,7 @@ class _Exchange(NamedTuple):
     dialect: str = ""
     model: str = ""
     name: str = ""
+    blocks: tuple[BlockCount, ...] = ()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -178,7 +182,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {key.lower(): value for key, value in self.headers.items()}
         request = api.decode_request(path, headers, body)
         choice = choose_reply(self.state.scenario, request)
-        exchange = _Exchange(body, choice.rule if choice else "none", dialect, request.model, name)
+        is_counted = self.state.scenario.count_blocks and dialect == "messages"
+        blocks = messages_api.count_blocks(body) if is_counted else ()
+        rule = choice.rule if choice else "none"
+        exchange = _Exchange(body, rule, dialect, request.model, name, blocks)
         if choice is None:
             return self._send_failure(api, _NO_RULE, exchange)
         reply = choice.reply
@@ -187,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
         if failure is not None and failure.cut_after is None:
             return self._send_failure(api, failure, exchange)
         filled = wire.fill_results(reply, body)
+        if is_counted:
+            filled = messages_api.count_reply(filled, blocks)
         response = api.build_response(filled, request.model or _MODEL, body, name)
         usage = api.response_usage(response)
         head = {"request-id": wire.request_id(name), **reply.headers}
@@ -279,6 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
                 dialect=exchange.dialect,
                 model=exchange.model,
                 usage=usage or {},
+                blocks=exchange.blocks,
             )
         )
 

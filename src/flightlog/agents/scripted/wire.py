@@ -7,6 +7,7 @@ are derived from its size, as a warm prompt cache would report them.
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -179,6 +180,11 @@ def last_reply_index(roles: Sequence[object], replying: str) -> int:
 def estimate_tokens(value: object) -> int:
     """Return about how many tokens `value` has; at least one."""
     return max(1, len(json.dumps(value)) // _CHARS_PER_TOKEN)
+
+
+def count_text(text: str) -> int:
+    """Return the tokens of a text by the fixed rule of a scenario that counts blocks."""
+    return math.ceil(len(text) / _CHARS_PER_TOKEN)
 
 
 def hash_request(body: Mapping[str, Any], attempt: int) -> str:

@@ -7,6 +7,7 @@ share are a task of their own, recomputed if its worker dies.
 
 import asyncio
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,12 @@ from flightlog.app.jobs import open_executor
 from flightlog.app.runtime import open_runtime
 from flightlog.model.errors import FlightlogError, Invalid, Unavailable, optional_import
 from flightlog.model.runtime import Job, JobError
-from flightlog.model.text import make_inert
+from flightlog.model.text import make_inert, pluralize
 
 Work = Callable[[bytes], bytes]
 SAMPLE = "sample"
 _CONNECT_S = 20.0  # longest wait for the scheduler
-_WORKER_S = 60.0  # longest wait while the cluster has no worker
+_WORKER_S = 30.0  # longest wait while the cluster has no worker
 _LOOK_S = 3.0  # the client asks the scheduler for its workers every two seconds
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 _THREADS = 8  # jobs at once if the caller does not say
@@ -62,13 +64,6 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
     return done.stdout
 
 
-def run_session_job(payload: bytes) -> bytes:
-    """Run one session of a run, in the run's directory."""
-    from flightlog.lab.replay import service  # noqa: PLC0415 - a worker imports what it does
-
-    return service.run_sent_session(open_runtime(), payload)
-
-
 def run_replay_job(payload: bytes) -> bytes:
     """Continue one branch; retry it if it was in flight when its worker died."""
     from flightlog.lab.replay import service  # noqa: PLC0415 - a worker imports what it does
@@ -77,17 +72,17 @@ def run_replay_job(payload: bytes) -> bytes:
     return b""
 
 
-def run_archive_job(payload: bytes) -> bytes:
-    """Export a chunk of the archive's sessions."""
-    from flightlog.archive.bulk_export import run_archive_chunk  # noqa: PLC0415 - a worker imports what it does
-
-    return run_archive_chunk(open_runtime(), payload)
+def _run_by(module: str, function: str) -> Work:
+    """Return the job that calls a service's function; a worker imports only what it does."""
+    return lambda payload: getattr(import_module(module), function)(open_runtime(), payload)
 
 
+# Jobs that run in a process of their own.
 ALONE: dict[str, Work] = {
-    "session": run_session_job,
+    "session": _run_by("flightlog.lab.replay.service", "run_sent_session"),
     "replay": run_replay_job,
-    "archive": run_archive_job,
+    "cell": _run_by("flightlog.lab.experiment.service", "run_sent_cell"),
+    "archive": _run_by("flightlog.archive.bulk_export", "run_archive_chunk"),
 }
 
 
@@ -98,6 +93,8 @@ class DaskExecutor:
         """Use an open client of the scheduler at `address`; wait `worker_s` for a worker."""
         self._client, self._address, self._worker_s = client, address, worker_s
         self._shared: dict[str, Any] = {}
+        self._workers = int(client.scheduler_info()["n_workers"])
+        self._is_idle = False
 
     async def submit(self, job: Job) -> bytes:
         """Run one job on a worker and return its result."""
@@ -135,17 +132,31 @@ class DaskExecutor:
     async def _await_worker(self, future: Any) -> Any:
         """Return the result; raise `Unavailable` if the cluster has no worker for a while."""
         waiting = asyncio.ensure_future(future.result())
+        # Take its error also if the wait ended before; asyncio would print it otherwise.
+        waiting.add_done_callback(lambda task: task.cancelled() or task.exception())
         idle = 0.0
         while not (await asyncio.wait({waiting}, timeout=_LOOK_S))[0]:
-            idle = 0.0 if self._client.scheduler_info()["workers"] else idle + _LOOK_S
-            if idle == _LOOK_S:
-                limit = f"waiting up to {self._worker_s:g} s for one"
-                sys.stderr.write(make_inert(f"no worker at {self._address}; {limit}\n"))
+            # Not `workers`: what the client refreshes in the background lists none of them.
+            workers = int(self._client.scheduler_info()["n_workers"])
+            self._report_workers(workers)
+            idle = 0.0 if workers else idle + _LOOK_S
             if idle >= self._worker_s:
                 waiting.cancel()
                 problem = f"no worker joined {self._address} in {self._worker_s:g} s"
                 raise Unavailable(problem, hint=f"start one: dask worker {self._address}")
         return waiting.result()
+
+    def _report_workers(self, workers: int) -> None:
+        """Say once, for all jobs, that workers were lost or that there is none."""
+        lost, self._workers = max(self._workers - workers, 0), workers
+        message = (
+            f"{pluralize(lost, 'worker')} lost; other workers run the jobs again" if lost else ""
+        )
+        if not workers and (lost or not self._is_idle):
+            message = f"no worker at {self._address}; waiting up to {self._worker_s:g} s for one"
+        self._is_idle = not workers
+        if message:
+            sys.stderr.write(make_inert(f"{message}\n"))
 
     def _share_bytes(self, data: bytes) -> Any:
         """Return shared bytes as a task that any worker can recompute."""
@@ -166,6 +177,8 @@ async def connect_cluster(
     """Connect to a scheduler, or raise `Unavailable`."""
     with optional_import():
         from distributed import Client  # noqa: PLC0415 - an extra
+    # Lost keys and workers are reported in our own words.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         open_client: Any = Client
         client = await open_client(

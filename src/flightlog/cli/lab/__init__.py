@@ -3,6 +3,7 @@
 import click
 
 from flightlog.cli.lab.compare import compare, lint
+from flightlog.cli.lab.experiment import experiment
 from flightlog.cli.lab.inspect import inspect, list_runs
 from flightlog.cli.lab.replay import branch_points, replay
 from flightlog.cli.lab.resample import resample, resample_edit, resample_session
@@ -16,6 +17,6 @@ def lab() -> None:
 
 for _command in (
     run, list_runs, inspect, compare, collect, lint, replay, branch_points, resample, resample_edit,
-    resample_session, track,
+    resample_session, track, experiment,
 ):  # fmt: skip
     lab.add_command(_command)

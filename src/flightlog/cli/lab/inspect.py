@@ -18,35 +18,68 @@ _DIFF_LINES_MAX = 60
 @RUNS_DIR
 @AS_JSON
 def list_runs(runs_dir: Path, *, as_json: bool) -> None:
-    """List runs."""
+    """List runs and experiments.
+
+    An experiment is one row: `flightlog lab experiment report` shows its attempts.
+    """
     from flightlog.lab import service
+    from flightlog.lab.experiment.service import experiment_of
     from flightlog.lab.inspect import iter_run_tree
     from flightlog.lab.layout import run_meta
+    from flightlog.lab.replay.restore import describe_unrestored, is_unrestored
 
     runtime = open_runtime()
-    metas = [
-        run_meta(store.name, store.config, store.state)
-        for store in service.open_runs(runtime, runs_dir)
-    ]
+    metas = []
+    for store in service.open_runs(runtime, runs_dir):
+        metas.append(run_meta(store.name, store.config, store.state))
+        if is_unrestored(store.path):
+            metas[-1]["is_work_dir_restored"] = False
+            click.echo(make_inert(": ".join(describe_unrestored(store.path))), err=True)
     if as_json:
         print_json(metas)
         return
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    experiments: dict[str, list[dict[str, Any]]] = {}
     for depth, meta in iter_run_tree(metas):
+        if (experiment := experiment_of(meta["tags"])) and "replay_turn" not in meta:
+            experiments.setdefault(experiment, []).append(meta)
+            continue
         done = sum(session["stop_reason"] == "completed" for session in meta["sessions"])
         counts = (
             f"{done}/{meta['session_count']}",
+            _count_passes([meta]),
             str(meta["total_steps"]),
             format_usd(meta["total_cost_usd"]),
         )
         name = "  " * depth + meta["run_name"]
         kind = (_format_branch(meta), meta["model"], meta["session_mode"])
         rows.append((name, *kind, *counts, meta["stop_reason"], " ".join(meta["tags"])))
+    rows += [_experiment_row(name, attempts) for name, attempts in experiments.items()]
     print_table(
-        ["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"],
+        ["run", "branch", "model", "mode", "done", "verified", "steps", "cost", "ended", "tags"],
         rows,
-        right=(4, 5, 6),
+        right=(4, 5, 6, 7),
     )
+
+
+def _experiment_row(name: str, metas: list[dict[str, Any]]) -> tuple[str, ...]:
+    models = ", ".join(dict.fromkeys(meta["model"] for meta in metas))
+    done = sum(meta["sessions"][0]["stop_reason"] == "completed" for meta in metas)
+    cost = sum(meta["total_cost_usd"] or 0.0 for meta in metas)
+    counts = (
+        f"{done}/{len(metas)}",
+        _count_passes(metas),
+        str(sum(m["total_steps"] for m in metas)),
+    )
+    return (name, "-", one_line(models, 40), "experiment", *counts, format_usd(cost), "-", "")
+
+
+def _count_passes(metas: list[dict[str, Any]]) -> str:
+    """Return how many verifications passed, of how many; `-` without any."""
+    results = [
+        v["passed"] for meta in metas for session in meta["sessions"] for v in session["verifiers"]
+    ]
+    return f"{sum(results)}/{len(results)}" if results else "-"
 
 
 @click.command(epilog="Example: flightlog lab inspect my-run#2.14   (session 2, turn 14)")
@@ -106,10 +139,15 @@ def print_run(meta: dict[str, Any]) -> None:
         counts = [str(entry[name]) for name in ("num_turns", "tool_call_count", "file_writes")]
         error = one_line(entry["error"] or "", 60)
         cost = format_usd(entry["total_cost_usd"])
-        rows.append([entry["session_dir"], entry["stop_reason"], *counts, cost, error])
-    print_table(
-        ["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5)
-    )
+        verified = ", ".join(
+            f"{one_line(verifier['name'], 20)} {'passed' if verifier['passed'] else 'failed'}"
+            for verifier in entry["verifiers"]
+        )
+        rows.append([entry["session_dir"], entry["stop_reason"], *counts, cost, verified, error])
+    heads = ["session", "ended", "turns", "tools", "writes", "cost", "verified", "error"]
+    if not any(row[6] for row in rows):
+        heads, rows = heads[:6] + heads[7:], [row[:6] + row[7:] for row in rows]
+    print_table(heads, rows, right=(2, 3, 4, 5))
     click.echo(
         f"total {format_usd(meta['total_cost_usd'])}, {pluralize(meta['total_steps'], 'step')}, "
         f"{pluralize(meta['total_file_writes'], 'write')}"

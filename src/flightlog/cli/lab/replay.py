@@ -195,12 +195,18 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         if certificate.get("first_difference"):
             where = f"{meta['run_name']}: differs at {certificate['first_difference']}"
             click.echo(make_inert(f"{where}: {_describe_drift(meta, certificate)}"), err=True)
+        later = certificate.get("later_requests") or {}
+        if later.get("first_difference"):
+            what = f"{later['equal']} of {later['compared']} later requests equal the recorded ones"
+            click.echo(
+                make_inert(f"{meta['run_name']}: {what}; {later['first_difference']}"), err=True
+            )
     click.echo(f"\n{make_inert(str(folder))}", err=True)
 
 
 def _describe_drift(meta: dict[str, Any], certificate: dict[str, Any]) -> str:
     if not certificate["is_refused"]:
         return "continued"
-    spent = meta["total_spent_usd"]
-    sent = f"after requests of the client's own, {format_usd(spent)}" if spent else ""
-    return f"refused {sent or 'before any request'} (--allow-drift continues)"
+    spent, count = meta["total_spent_usd"], certificate["sent_requests"]
+    sent = f"after requests of the client's own, {format_usd(spent or None)} for {count}"
+    return f"refused {sent if count else 'before any request'} (--allow-drift continues)"

@@ -1,5 +1,6 @@
 """`flightlog lab run`, `lab collect` and `lab track`."""
 
+import shlex
 import sys
 import threading
 import time
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from flightlog.lab.config import RunConfig
 
 
-@click.command(epilog="Example: flightlog lab collect --list")
+@click.command(
+    epilog=format_examples("flightlog lab collect --list", "flightlog lab collect jobs/my-trial")
+)
 @click.argument("session", required=False)
 @click.option("--all", "every", is_flag=True, help="Collect all sessions.")
 @click.option("--list", "only_list", is_flag=True, help="Only list the sessions.")
@@ -31,9 +34,10 @@ if TYPE_CHECKING:
 def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: Any) -> None:
     """Make runs from recorded sessions.
 
-    File changes are rebuilt from tool calls and labeled as such.
+    File changes are rebuilt from tool calls and labeled as such. SESSION may also be a path: ATIF
+    trajectories of any producer at or below it, such as trials of Harbor, become runs.
     """
-    from flightlog.lab.collect import CollectOptions, collect_sessions
+    from flightlog.lab.collect import CollectOptions, collect_sessions, collect_trajectories
 
     if not (session or arguments["every"] or arguments["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
@@ -41,7 +45,10 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     options = CollectOptions(
         not (arguments["only_list"] or arguments["dry_run"]), *(arguments[name] for name in names)
     )
-    rows = collect_sessions(open_runtime(), session or "", runs_dir, options)
+    if session and Path(session).exists():
+        rows = collect_trajectories(open_runtime(), Path(session), runs_dir)
+    else:
+        rows = collect_sessions(open_runtime(), session or "", runs_dir, options)
     if as_json:
         print_json(rows)
     else:
@@ -139,9 +146,9 @@ def run(
             _print_plan(path, frozen, as_json=as_json)
             return 0
         with service.attach_executor(service.prepare_run(runtime, progress)) as context:
-            store = start_run(path, frozen, context)
+            store = start_run(path, frozen, context, config.read_text("utf-8"))
     meta = run_meta(store.name, store.config, store.state)
-    print_json(meta) if as_json else _print_run(meta, store.path)
+    print_json(meta) if as_json else _print_run(meta, store.path, store.config)
     return int(any(session["stop_reason"] != "completed" for session in meta["sessions"]))
 
 
@@ -175,11 +182,26 @@ def _print_plan(path: Path, config: "RunConfig", *, as_json: bool) -> None:
     print_table(["session", "continues", "files of", "prompt"], rows)
 
 
-def _print_run(meta: dict[str, object], path: Path) -> None:
+def _print_run(meta: dict[str, object], path: Path, config: "RunConfig") -> None:
     from flightlog.cli.lab.inspect import print_run
 
     print_run(meta)
-    click.echo(f"\n{make_inert(str(path))}", err=True)
+    patch = path / "full_diff.patch"
+    is_wanted = config.in_place != "keep" and patch.is_file() and patch.stat().st_size
+    take_over = f"  (its changes: {_apply_command(config, patch)})" if is_wanted else ""
+    click.echo(make_inert(f"\n{path}{take_over}"), err=True)
+
+
+def _apply_command(config: "RunConfig", patch: Path) -> str:
+    """Return the command that applies `patch` to the work directory.
+
+    git takes paths in a patch as relative to the top of the repository, and skips other files.
+    """
+    work_dir = Path(config.work_dir).resolve()
+    tops = (top for top in (work_dir, *work_dir.parents) if (top / ".git").exists())
+    folder = work_dir.relative_to(next(tops, work_dir))
+    below = [] if folder == Path() else [f"--directory={folder}"]
+    return f"git -C {shlex.quote(str(work_dir))} apply {shlex.join([*below, str(patch)])}"
 
 
 @click.command(

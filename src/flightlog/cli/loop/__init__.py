@@ -1,33 +1,38 @@
 """`flightlog loop`, also installed as `ralph-runtime`: run a plan unattended."""
 
+from importlib import import_module
+from typing import cast
+
 import click
+
+_COMMANDS = {
+    "run": ("run", "resume", "pause", "stop", "answer", "simulate"),
+    "manage": (
+        *("redo", "accept", "reset-breaker", "rollback"),
+        *("import", "example", "schema", "retain"),
+    ),
+    "inspect": ("status", "monitor", "logs", "generate-report", "analyze", "insights", "compare"),
+}  # by module
 
 
 class _LazyLoopGroup(click.Group):
-    """A group that imports `run` or `inspect` only when one of its commands runs."""
+    """A group that imports a module only when one of its commands runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [*_RUNNING, *_LOOKING]
+        return [name for names in _COMMANDS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name in _RUNNING:
-            from flightlog.cli.loop import run
-
-            return run.COMMANDS[cmd_name]
-        if cmd_name in _LOOKING:
-            from flightlog.cli.loop import inspect
-
-            return inspect.COMMANDS[cmd_name]
+        for module, names in _COMMANDS.items():
+            if cmd_name in names:
+                commands = import_module(f"flightlog.cli.loop.{module}").COMMANDS
+                return cast("click.Command", commands[cmd_name])
         return None
-
-
-_RUNNING = ("run", "resume", "pause", "stop", "answer", "retain", "simulate", "example", "schema")
-_LOOKING = ("status", "monitor", "logs", "generate-report", "analyze", "insights", "compare")
 
 
 @click.group(
     cls=_LazyLoopGroup,
-    epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous",
+    epilog="Example: flightlog loop example && "
+    "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous",
 )
 @click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
 def loop(*, debug: bool) -> None:

@@ -26,13 +26,16 @@ def status(written: str, *, as_json: bool) -> None:
     from flightlog.loop.status import build_status, status_lines
 
     runtime = open_runtime()
+    now = runtime.clock.now_s()
     if written:
         loop_session = open_loop_session(service.find_session(runtime, written))
-        print_json(build_status(loop_session)) if as_json else click.echo(
-            spell_hint("\n".join(status_lines(loop_session)))
-        )
+        if as_json:
+            print_json(build_status(loop_session, now))
+        else:
+            click.echo(spell_hint("\n".join(status_lines(loop_session, now))))
         return
-    statuses = [build_status(open_loop_session(path)) for path in service.all_sessions(runtime)]
+    paths = service.all_sessions(runtime)
+    statuses = [build_status(open_loop_session(path), now) for path in paths]
     if as_json:
         print_json(statuses)
         return
@@ -59,20 +62,29 @@ def status(written: str, *, as_json: bool) -> None:
 def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     """Show a running session until it ends.
 
-    Shows progress, gates, circuit breaker, cost and the current step.
+    Shows progress, the current tool and how long it runs, the time until a limit is reset, gates,
+    circuit breaker and cost.
     """
+    import sys
+
     from flightlog.loop import service
     from flightlog.loop.directories import open_loop_session
     from flightlog.loop.status import build_status, monitor_lines
     from flightlog.views.json_output import as_json_line
 
-    directory = service.find_session(open_runtime(), written)
+    runtime = open_runtime()
+    directory = service.find_session(runtime, written)
+    # A file or a pipe gets changes only: seconds that pass are none.
+    now, ticks = runtime.clock.now_s(), sys.stdout.isatty() and not as_json
     timer = IdleTimer(idle_s, look_s=0.5)
     drawn: list[str] = []
     while True:
         loop_session = open_loop_session(directory)
+        now = runtime.clock.now_s() if ticks else now
         lines = (
-            [as_json_line(build_status(loop_session))] if as_json else monitor_lines(loop_session)
+            [as_json_line(build_status(loop_session, now))]
+            if as_json
+            else monitor_lines(loop_session, now)
         )
         if lines != drawn:
             timer.reset_idle()

@@ -2,8 +2,9 @@
 
 import io
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -16,17 +17,46 @@ from flightlog.cli.output import (
     print_outcome,
     spell_hint,
 )
-from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.loop.events import QuestionAsked
+    from flightlog.loop.service import Terminal
     from flightlog.loop.state import LoopState
 
 
 _json = json_option()
 _request_json = json_option("Print the request as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
+
+
+class _Reach(NamedTuple):
+    """How the person is reached while a session runs."""
+
+    live: bool
+    detach: bool
+    notify: str
+
+    def terminal(self) -> "Terminal":
+        from flightlog.loop.service import Terminal
+
+        live = _print_live if self.live else None
+        return Terminal(_terminal_prompt(), _print_progress, live, self.notify)
+
+
+def _reach(command: Any) -> Any:
+    """Add the options about how the person is reached."""
+    for option in (
+        click.option(
+            "--notify", default="", metavar="COMMAND",
+            help="Run this when a person is needed, or it ends.",
+        ),
+        click.option("--detach", is_flag=True, help="Run in the background; survives the terminal."),
+        click.option("--live", is_flag=True, help="Show the agent's output as it comes."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 @click.command(epilog="Example: flightlog loop run --plan plan.yaml --autonomous")
@@ -40,26 +70,33 @@ _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence
 @click.option(
     "--human-intervention", type=click.Choice(_INTERVENTIONS), help="When to ask a person."
 )
+@click.option("--phase", type=int, help="Run only this phase, as a session of its own.")
+@_reach
 @click.option("--dry-run", is_flag=True, help="Check the plan and print its tasks in order.")
 @_json
 def run(
-    plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any
+    plan: Path, where: str, *, autonomous: bool, phase: int | None, as_json: bool, **options: Any
 ) -> int:
     """Run a plan. Exit 0 if it completed, 1 if it paused or failed, 130 if it was interrupted."""
     from flightlog.loop import service
     from flightlog.loop.runner import session
 
-    runtime = open_runtime()
-    if dry_run:
-        return _print_task_order(plan, as_json=as_json)
-    config = {name: value for name, value in settings.items() if value is not None}
+    runtime, reach = open_runtime(), _Reach(*(options.pop(name) for name in _Reach._fields))
+    is_dry = options.pop("dry_run")
+    config = {name: value for name, value in options.items() if value is not None}
+    if is_dry:
+        if where or autonomous or config or any(reach):
+            hint = "leave out --dry-run, or the other options"
+            raise Invalid("--dry-run runs nothing, so the other options have no effect", hint=hint)
+        return _print_task_order(plan, phase, as_json=as_json)
     directory, resumed = service.start_session(
-        runtime, plan, where, autonomous=autonomous, config=config
+        runtime, plan, where, autonomous=autonomous, config=config, phase=phase
     )
+    if reach.detach:
+        return _detach(directory, (), as_json=as_json)
     _print_progress(f"{'resuming' if resumed else 'started'} {directory.name}")
-    terminal = service.Terminal(_terminal_prompt(), _print_progress)
     mode = session.RunMode.RESUME if resumed else session.RunMode.START
-    state = service.conduct_session(runtime, directory, terminal, mode=mode)
+    state = service.conduct_session(runtime, directory, reach.terminal(), mode=mode)
     return _print_result(state, directory, as_json=as_json)
 
 
@@ -68,26 +105,32 @@ def run(
 @click.option(
     "--steal", is_flag=True, help="Take over from a runner that hangs; it can no longer write."
 )
-@click.option("--max-usd", type=float, help="New limit in USD.")
-@click.option("--max-calls", type=int, help="New limit of model calls.")
-@click.option("--max-tokens", type=float, help="New limit of tokens.")
+@click.option("--max-iterations", type=click.IntRange(1), help="New limit of attempts in total.")
+@click.option("--max-wall", "wall_time_seconds", type=float, help="New limit in seconds; 0: none.")
+@click.option("--budget", "--max-usd", "usd", type=float, help="New limit in USD; 0: none.")
+@click.option("--max-calls", "calls", type=int, help="New limit of model calls; 0: none.")
+@click.option("--max-tokens", "tokens", type=float, help="New limit of tokens; 0: none.")
+@click.option("--allow", multiple=True, help="Tool that agents may use from now on; repeatable.")
+@_reach
 @_json
-def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
+def resume(
+    written: str, *, steal: bool, allow: tuple[str, ...], as_json: bool, **options: Any
+) -> int:
     """Resume a paused, failed or killed session. It keeps its own options and plan."""
     from flightlog.loop import service
     from flightlog.loop.runner import session
 
-    runtime = open_runtime()
+    runtime, reach = open_runtime(), _Reach(*(options.pop(name) for name in _Reach._fields))
     directory = service.find_session(runtime, written)
-    budgets = service.merge_budgets(
-        directory, {name.removeprefix("max_"): value for name, value in limits.items()}
-    )
+    changes = service.merge_limits(directory, options, allow)
+    if reach.detach:
+        return _detach(directory, ("steal", "allow", *options), as_json=as_json)
     state = service.conduct_session(
         runtime,
         directory,
-        service.Terminal(_terminal_prompt(), _print_progress),
+        reach.terminal(),
         mode=session.RunMode.STEAL if steal else session.RunMode.RESUME,
-        budgets=budgets,
+        changes=changes,
     )
     return _print_result(state, directory, as_json=as_json)
 
@@ -112,17 +155,28 @@ def stop(written: str, *, after_task: bool, as_json: bool) -> None:
     )
 
 
-@click.command(epilog="Example: flightlog loop answer --session session-001 continue")
+@click.command(
+    epilog=format_examples(
+        "flightlog loop answer --session session-001 continue",
+        'flightlog loop answer --session session-001 "Use SQLite, one file."',
+    )
+)
 @SESSION
 @click.argument("answer", required=False)
 @_json
 def answer(written: str, answer: str | None, *, as_json: bool) -> None:
-    """Answer the open question of a session. Without an answer, show the question."""
+    """Answer the open question of a session.
+
+    Without an answer, show the question. An agent's own question takes any text, which the agent
+    gets word for word.
+    """
     from flightlog.loop import service
+    from flightlog.loop.decide.gates import check_answer
     from flightlog.loop.runner.driver import ControlRequest
 
     runtime = open_runtime()
     question = service.open_question(runtime, written)
+    options = f"one of: {', '.join(question.options)}" if question.options else "any text"
     if answer is None:
         fields = {
             "question_id": question.question_id,
@@ -130,18 +184,16 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
             "options": question.options,
             "default_answer": question.default_answer,
         }
-        answers = f"{', '.join(question.options)} (without an answer: {question.default_answer})"
-        plain = f"{make_inert(question.text)}\n  one of: {answers}"
+        answers = f"{options} (without an answer: {question.default_answer})"
+        plain = f"{make_inert(question.text)}\n  {answers}"
         print_json(fields) if as_json else click.echo(plain)
         return
-    if answer not in question.options:
-        raise Invalid(
-            f'not an answer: "{one_line(answer, 40)}"',
-            hint=f"one of: {', '.join(question.options)}",
-        )
-    service.send_request(runtime, written, ControlRequest("answer", question.question_id, answer))
+    check_answer(question, answer)
+    request = ControlRequest("answer", question.question_id, answer)
+    is_running = service.send_request(runtime, written, request)
     outcome = {"session": written, "question_id": question.question_id, "answer": answer}
-    print_outcome(outcome, f"answered {question.question_id}: {answer}", as_json=as_json)
+    next_step = "" if is_running else f"; to go on: flightlog loop resume --session {written}"
+    print_outcome(outcome, f"answered {question.question_id}: {answer}{next_step}", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
@@ -189,54 +241,6 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     return int(failed > 0)
 
 
-@click.command(
-    epilog=format_examples(
-        "flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous"
-    )
-)
-@click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-@json_option("Print the paths as JSON.")
-def example(folder: Path, *, as_json: bool) -> None:
-    """Write an example plan that runs offline."""
-    from flightlog.loop import service
-
-    paths = [str(path) for path in service.write_example(folder)]
-    print_json(paths) if as_json else click.echo("\n".join(paths))
-
-
-@click.command(epilog="Example: flightlog loop schema > plan.schema.json")
-@json_option("No effect: the output is always JSON.")
-def schema(*, as_json: bool) -> None:
-    """Print the JSON Schema of plans."""
-    del as_json
-    from flightlog.loop.plan.schema import json_schema
-
-    print_json(json_schema())
-
-
-@click.command(epilog="Example: flightlog loop retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
-@click.option(
-    "--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay."
-)
-@_json
-def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Archive old sessions and their logs.
-
-    Sessions are archived after 6 months and summarized by quarter; with --yes their raw logs are
-    deleted after a year.
-    """
-    from flightlog.loop.retention import apply_retention, plan_loop_retention
-
-    report = (plan_loop_retention if dry_run else apply_retention)(open_runtime(), delete=yes)
-    if as_json:
-        print_json(report)
-    else:
-        for line in report.render_lines():
-            click.echo(make_inert(line))
-    return 0
-
-
 def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     outcome = {
         "session": directory.name,
@@ -254,14 +258,47 @@ def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
     return 0 if state.status == "completed" else 1
 
 
-def _print_task_order(path: Path, *, as_json: bool) -> int:
+def _detach(directory: Path, names: Iterable[str], *, as_json: bool) -> int:
+    """Continue in the background with the options of these names, as the person typed them."""
+    from flightlog.loop import service
+
+    options = _typed_options({"live", "notify", *names})
+    pid = service.detach_session(open_runtime(), directory, options)
+    name = directory.name
+    outcome = {"session": name, "pid": pid, "log": str(directory / service.RUNNER_LOG)}
+    line = f"{name} runs in the background as process {pid}"
+    hints = "\n".join(f"  flightlog loop {verb} --session {name}" for verb in ("monitor", "stop"))
+    print_outcome(outcome, f"{line}\n{hints}", as_json=as_json)
+    return 0
+
+
+def _typed_options(names: set[str]) -> list[str]:
+    context, words = click.get_current_context(), []
+    for parameter in context.command.params:
+        option, value = parameter.opts[0], context.params.get(parameter.name or "")
+        if parameter.name in names and value not in (None, ""):
+            values = value if isinstance(value, tuple) else (value,)
+            words += [
+                option if item is True else f"{option}={item}"
+                for item in values
+                if item is not False
+            ]
+    return words
+
+
+def _print_task_order(path: Path, phase: int | None, *, as_json: bool) -> int:
     from flightlog.loop.plan.load import load_plan
-    from flightlog.loop.plan.schema import order_tasks
+    from flightlog.loop.plan.schema import order_tasks, select_phase
+    from flightlog.loop.runner.agent_task import check_agents
 
     plan, _ = load_plan(path)
+    try:
+        check_agents(plan, open_runtime())
+    except NotFound as error:  # the plan itself is sound
+        click.echo(f"{error.message}\n  {error.hint}", err=True)
     rows = [
         {"task_id": task.task_id, "name": task.name, "phase": task.phase}
-        for task in order_tasks(plan)
+        for task in order_tasks(select_phase(plan, phase))
     ]
     if as_json:
         print_json({"plan": plan.plan, "tasks": rows})
@@ -292,6 +329,12 @@ def _print_progress(line: str) -> None:
         sys.stderr = io.StringIO()
 
 
+def _print_live(text: str) -> None:
+    """Print the agent's output on stderr, apart from the progress lines."""
+    for line in text.splitlines():
+        _print_progress(f"  | {line}")
+
+
 def _terminal_prompt() -> "Any":
     """Return a function that asks at the terminal, or None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -303,16 +346,14 @@ def _terminal_prompt() -> "Any":
     def ask(question: "QuestionAsked", wait_s: float) -> str | None:
         if question.question_id not in shown:
             shown.add(question.question_id)
-            click.echo(
-                f"{make_inert(question.text)}\n  {' / '.join(question.options)}  [{question.default_answer}]: ",
-                err=True,
-                nl=False,
-            )
+            options = " / ".join(question.options) or "any text"
+            text = f"{make_inert(question.text)}\n  {options}  [{question.default_answer}]: "
+            click.echo(text, err=True, nl=False)
         ready, _, _ = select.select([sys.stdin], [], [], wait_s)
         if not ready:
             return None
         text = sys.stdin.readline().strip() or question.default_answer
-        if text not in question.options:
+        if question.options and text not in question.options:
             click.echo(f"  one of: {', '.join(question.options)}: ", err=True, nl=False)
             return None
         return text
@@ -321,6 +362,6 @@ def _terminal_prompt() -> "Any":
 
 
 COMMANDS: dict[str, click.Command] = {
-    "run": run, "resume": resume, "pause": pause, "stop": stop, "answer": answer, "retain": retain,
-    "simulate": simulate, "example": example, "schema": schema,
+    "run": run, "resume": resume, "pause": pause, "stop": stop, "answer": answer,
+    "simulate": simulate,
 }  # fmt: skip

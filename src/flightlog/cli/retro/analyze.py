@@ -1,5 +1,6 @@
-"""`flightlog retro`: analyze, patterns, show, draw, preferences, feedback."""
+"""`flightlog retro`: analyze, apply, undo, patterns, show, draw, preferences, feedback."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -10,6 +11,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
+from flightlog.cli.retro.feedback import feedback
 from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize, suggest_name
@@ -17,11 +19,9 @@ from flightlog.model.text import make_inert, one_line, pluralize, suggest_name
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
     from flightlog.retro.service import RetroSession
-    from flightlog.retro.state import Pattern, RetroAnalysis
+    from flightlog.retro.state import Pattern, Recommendation, RetroAnalysis
     from flightlog.retro.store import RetroStore
 
-_KEPT = json_option("Print the path of the feedback as JSON.")
-_SHOWN = 15  # findings after an analysis; `retro patterns` lists all
 _PROBLEMS_MAX = 5  # damaged conversations described after an analysis
 _LATEST = "latest"
 
@@ -45,96 +45,7 @@ def retro() -> None:
     """
 
 
-@retro.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
-def feedback() -> None:
-    """Give feedback on findings. Findings with a low rating count less in the next analysis."""
-
-
-@feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
-@click.argument("pattern")
-@click.argument("rating")
-@click.option("--comment", default="", help="Reason for the rating.")
-@_KEPT
-def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
-    """Rate a finding from 1 to 5, or up or down."""
-    from flightlog.retro.service import record_rating
-
-    _print_saved(record_rating(open_store(), pattern, rating, comment), as_json=as_json)
-
-
-@feedback.command(
-    epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'"
-)
-@click.argument("question")
-@click.argument("response")
-@click.option(
-    "--rating", default=None, type=click.IntRange(1, 5), help="Rating in addition to the answer."
-)
-@_KEPT
-def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
-    """Answer a feedback question.
-
-    QUESTION: insight_accuracy, insight_actionable, missing_patterns, most_useful, overall_value.
-    """
-    from flightlog.retro.service import record_answer
-
-    _print_saved(record_answer(open_store(), question, response, rating), as_json=as_json)
-
-
-@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
-@click.argument("description")
-@click.option("--category", default="other", show_default=True, help="Category of what was missed.")
-@click.option(
-    "--priority",
-    default="medium",
-    show_default=True,
-    type=click.Choice(["low", "medium", "high"]),
-    help="Importance of the gap.",
-)
-@_KEPT
-def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
-    """Report something the analysis missed."""
-    from flightlog.retro.service import record_gap
-
-    _print_saved(record_gap(open_store(), description, category, priority), as_json=as_json)
-
-
-@feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
-@click.argument("path", type=click.Path(exists=True, dir_okay=False))
-@_KEPT
-def import_feedback(path: str, *, as_json: bool) -> None:
-    """Import ratings saved by an HTML artifact."""
-    from flightlog.retro.service import import_ratings
-
-    _print_saved(import_ratings(open_store(), Path(path)), as_json=as_json)
-
-
-@feedback.command(epilog="Example: flightlog retro feedback summary --json")
-@json_option()
-def summary(*, as_json: bool) -> None:
-    """Summarize all feedback."""
-    from flightlog.retro.events import FeedbackGiven
-    from flightlog.retro.state import summarize_feedback
-
-    history = find_store().iter_events()
-    totals = summarize_feedback(event for event in history if isinstance(event, FeedbackGiven))
-    if as_json:
-        print_json(totals)
-        return
-    average = "" if totals.average_rating is None else f"{totals.average_rating:.2f}"
-    gaps, low_rated = totals.gaps_by_category, totals.low_rated_patterns
-    rows = [
-        ("ratings", str(totals.ratings)),
-        ("average", average),
-        ("answers", str(totals.answers)),
-        *((f"gap: {name}", str(count)) for name, count in gaps.items()),
-        *((f"low: {name}", f"{rating:.1f}") for name, rating in low_rated.items()),
-    ]
-    print_table(("feedback", ""), rows)
-
-
-def _print_saved(path: Path, *, as_json: bool) -> None:
-    print_outcome({"path": str(path)}, f"saved: {path}", as_json=as_json)
+retro.add_command(feedback)
 
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
@@ -189,7 +100,7 @@ def analyze(  # noqa: PLR0913 - options
         loops = cache(find_agent_sessions) if sessions else None
         source = service.read_new_input(runtime, store, path, progress, loops)
         progress.close()
-        analysis = source.load_analysis(store, runtime.zone)
+        analysis = source.load_analysis(runtime, store)
         is_due = draw and source.anything
         artifact = service.draw_artifact(store, analysis, runtime.zone) if is_due else None
         if analyst:
@@ -210,31 +121,91 @@ def analyze(  # noqa: PLR0913 - options
         click.echo(f"\ncharts: {artifact}", err=True)
 
 
-@retro.command(epilog="Example: flightlog retro patterns --kind topic")
+@retro.command(epilog="Example: flightlog retro apply instruction-1f2e3d4c5b")
+@click.argument("recommendation", metavar="ID")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@json_option("Print the change as JSON.")
+def apply(recommendation: str, *, yes: bool, as_json: bool) -> None:
+    """Show a recommendation's change and make it.
+
+    Asks at a terminal; elsewhere it writes only with --yes.
+    """
+    from flightlog.retro import actions, service
+
+    runtime, store = open_runtime(), find_store()
+    one = service.find_recommendation(store, recommendation)
+    actions.check_not_applied(store, one)
+    change = actions.plan_action(store, one, service.agent_homes(runtime))
+    if change is None:
+        raise Invalid(f"it changes no file: {one.id}", hint=one.action.command)
+    if change.after == change.before:
+        raise Invalid(f"the file has it already: {change.path}", hint="flightlog retro analyze")
+    if not as_json:
+        click.echo(make_inert(change.diff), nl=False)
+    is_agreed = yes or (
+        not as_json and sys.stdin.isatty() and click.confirm("Write this?", default=True, err=True)
+    )
+    if is_agreed:
+        with store.lock():
+            actions.apply_recommendation(store, one, change)
+    fields = {"id": one.id, "file": str(change.path), "diff": change.diff, "is_written": is_agreed}
+    undo = f"written to {change.path}; to take it back: flightlog retro undo {one.id}"
+    ask = f"not written; to write it: flightlog retro apply {one.id} --yes"
+    print_outcome(fields, undo if is_agreed else ask, as_json=as_json)
+    if not is_agreed and not sys.stdin.isatty():
+        raise Invalid(
+            "writing needs a terminal or --yes", hint=f"flightlog retro apply {one.id} --yes"
+        )
+
+
+@retro.command(epilog="Example: flightlog retro undo instruction-1f2e3d4c5b")
+@click.argument("recommendation", metavar="ID")
+@json_option("Print the file as JSON.")
+def undo(recommendation: str, *, as_json: bool) -> None:
+    """Take back a recommendation's change.
+
+    Refuses if the file was changed in that place since; what was changed elsewhere in it stays.
+    """
+    from flightlog.retro.actions import undo_recommendation
+
+    store = find_store()
+    with store.lock():
+        applied = undo_recommendation(store, recommendation)
+    fields = {"id": applied.recommendation, "file": applied.file, "is_written": True}
+    print_outcome(fields, f"restored: {applied.file}", as_json=as_json)
+
+
+@retro.command(epilog="Example: flightlog retro patterns --kind friction")
 @click.option(
-    "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again …"
+    "--kind", default="", help="Only this kind: friction, outcome, cost, instruction again …"
 )
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
-    """List the findings of the last analysis."""
+    """List the patterns of the last analysis."""
     analysis = _load_last_analysis()
     chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
     print_json(chosen) if as_json else _print_patterns(chosen)
 
 
-@retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
+@retro.command(epilog="Example: flightlog retro show corrections")
 @click.argument("what")
 @json_option()
 def show(what: str, *, as_json: bool) -> None:
-    """Show a finding or an evidence address."""
-    from flightlog.retro.service import read_evidence
+    """Show a recommendation, pattern or evidence."""
+    from flightlog.retro.actions import show_action
+    from flightlog.retro.service import agent_homes, read_evidence
 
-    patterns = _load_last_analysis().patterns
-    matches = [pattern for pattern in patterns if pattern.id.startswith(what)]
+    runtime = open_runtime()
+    analysis = _load_last_analysis()
+    matches = [pattern for pattern in analysis.patterns if pattern.id.startswith(what)]
+    shown = [one for one in analysis.recommendations if one.id == what]
+    if shown:
+        recommendation = show_action(find_store(), shown[0], agent_homes(runtime))
+        print_json(recommendation) if as_json else _print_recommendation(recommendation)
+        return
     if len(matches) == 1:
         print_json(matches[0]) if as_json else _print_pattern(matches[0])
         return
-    runtime = open_runtime()
     rows = read_evidence(runtime, find_store(), what, Path(runtime.cwd))
     if as_json:
         print_json([dict(zip(("address", "role", "text"), row, strict=True)) for row in rows])
@@ -359,7 +330,7 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         usd += reply.cost_usd
         click.echo(f"\n{make_inert(reply.text)}\n", err=err)
     line = f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume"
-    print_outcome(reply, f"{line} --analyst {analyst[0]}", as_json=False)
+    print_outcome(reply, f"{line} --analyst {shlex.quote(analyst[0])}", as_json=False)
     return apply_analyst_names(store, analysis)
 
 
@@ -371,15 +342,37 @@ def _load_last_analysis() -> "RetroAnalysis":
 
 
 def _print_analysis(analysis: "RetroAnalysis") -> None:
-    meta = analysis.meta
-    span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
-    conversations = f"{pluralize(meta.conversation_count, 'conversation')}{span}"
-    click.echo(f"{conversations}; {pluralize(len(analysis.patterns), 'finding')}\n")
-    _print_patterns(analysis.patterns[:_SHOWN])
-    if len(analysis.patterns) > _SHOWN:
-        patterns, one = "flightlog retro patterns", "flightlog retro show ID"
-        line = f"\nall findings: {patterns}; one with its evidence: {one}"
-        print_outcome(analysis, line, as_json=False)
+    from flightlog.retro.state import describe_action, describe_applied, describe_trend
+
+    click.echo(make_inert(" ".join(analysis.summary)))
+    kind = ""
+    for number, one in enumerate(analysis.recommendations, 1):
+        if one.kind != kind:
+            kind = one.kind
+            click.secho(f"\n{kind.replace('-', ' ').capitalize()}", bold=True)
+        click.echo(make_inert(f"{number:>2}. {one.title}"))
+        facts = (
+            one.detail,
+            describe_trend(one),
+            f"evidence: {' '.join(one.evidence[:3])}",
+        )
+        for fact in filter(None, (*facts, describe_action(one))):
+            click.echo(make_inert(f"    {fact}"))
+    for applied in analysis.applied:
+        click.echo(make_inert(f"\n{describe_applied(applied)}"))
+    patterns, one_pattern = "flightlog retro patterns", "flightlog retro show ID"
+    line = f"\nall patterns: {patterns}; one with its evidence: {one_pattern}"
+    print_outcome(analysis, line, as_json=False)
+
+
+def _print_recommendation(one: "Recommendation") -> None:
+    from flightlog.retro.state import describe_action, describe_trend
+
+    facts = (one.title, one.detail, describe_trend(one), one.action.diff, describe_action(one))
+    click.echo(make_inert("\n".join(filter(None, facts)) + "\n"))
+    quotes = (*one.quotes, *[""] * (len(one.evidence) - len(one.quotes)))
+    rows = [(at, one_line(text, 100)) for at, text in zip(one.evidence, quotes, strict=False)]
+    print_table(("address", "words"), rows)
 
 
 def _print_pattern(pattern: "Pattern") -> None:

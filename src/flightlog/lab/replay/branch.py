@@ -8,7 +8,6 @@ died is continued like any run. The source run, its work directory and the agent
 unchanged.
 """
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,22 +18,31 @@ from msgspec.structs import replace
 
 from flightlog.agents.capture.proxy import Rewrite
 from flightlog.agents.capture.recorder import IncomingRequest, RewrittenRequest
-from flightlog.agents.claude_code.resume import rename_session, resume_arguments, transcript_file
+from flightlog.agents.claude_code.resume import (
+    rename_session,
+    resume_arguments,
+    transcript_file,
+    write_edits_whole,
+)
 from flightlog.agents.dialects.anthropic_messages import RequestInfo
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
-from flightlog.lab.events import BranchCertified, BranchCreated
+from flightlog.lab.events import BranchCreated
 from flightlog.lab.replay import certificate
-from flightlog.lab.replay.certificate import DIFFERS, Certificate, RequestFacts, certify_request
-from flightlog.lab.replay.recorded_context import (
+from flightlog.lab.replay.branch_check import (
+    LATER,
+    STATE,
+    BranchCheck,
     RecordedAnswer,
     RecordedAnswers,
     RecordedAnswerServer,
-    RecordedContext,
-    RewrittenBody,
-    drift_error,
+    record_certificate,
 )
-from flightlog.lab.replay.restore import SOURCE_GIT, TREE, work_in_place
+from flightlog.lab.replay.certificate import UNKNOWN, Certificate
+from flightlog.lab.replay.recorded_context import (
+    RecordedContext,
+)
+from flightlog.lab.replay.restore import SOURCE_GIT, TREE, private_work_tree
 from flightlog.lab.replay.source import BranchPoint, decode_request
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
@@ -53,7 +61,6 @@ SERVED = "served.json"
 TRUNCATED = "source_transcript_truncated.jsonl"
 # Namespace of the ids below: the same attempt gets the same ids in every process.
 _NAMESPACE = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
-_INIT_S = 2.0  # the client prints its tools before its first request; longer means it does not
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
@@ -87,6 +94,7 @@ def prepare_branch(
     contents = {TRANSCRIPT: b"".join(point.transcript)}
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
+    contents |= {STATE: point.state, LATER: point.later}
     for name, data in contents.items():
         replace_file(resolve_inside(path, f"{SOURCE}/{name}"), data)
     created = BranchCreated(
@@ -104,7 +112,8 @@ def prepare_branch(
         is_fresh=point.cut.is_fresh,
         allow_drift=options.allow_drift,
         request_index=point.request_index,
-        betas=point.betas,
+        headers=point.headers,
+        client=point.client,
         effects=point.effects,
         is_scrubbed=point.is_scrubbed,
         rebuilt_fidelity=point.rebuilt_fidelity,
@@ -127,21 +136,14 @@ def _check_can_branch(
 
 @contextmanager
 def restored_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
-    """Yield a copy of the work directory, restored to its state before the turn.
+    """Yield the work directory of a branch, restored to its state before the turn.
 
-    Files that snapshots leave out keep their present content. Without a mount namespace the work
-    directory itself is used, and restored at the end.
+    Files that snapshots leave out keep their present content.
     """
-    if environment.isolation_mode is IsolationMode.NONE:
-        with work_in_place(run, environment) as work_dir:
-            _restore_branch_tree(run, environment, work_dir)
-            yield work_dir
-        return
-    tree = run.scratch_dir / TREE
-    remove_tree(tree)
-    copy_tree(Path(run.config.work_dir).resolve(), tree)
-    _restore_branch_tree(run, environment, tree)
-    yield tree
+    remove_tree(run.scratch_dir / TREE)
+    with private_work_tree(run, environment) as tree:
+        _restore_branch_tree(run, environment, tree)
+        yield tree
 
 
 def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path) -> None:
@@ -160,7 +162,8 @@ def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path)
             )
         remove_tree(copy)
         copy_tree(source, copy)
-    environment.open_snapshots(shadow, tree, line="laid").restore_snapshot(name)
+    work_dir = Path(run.config.work_dir).resolve()
+    environment.open_snapshots(shadow, tree, work_dir, line="laid").restore_snapshot(name)
     remove_tree(copy)
 
 
@@ -208,7 +211,7 @@ class Branch:
         answers = msgspec.json.decode(
             (run.path / SOURCE / SERVED).read_bytes(), type=list[RecordedAnswer]
         )
-        check = _FirstRequestCheck(context, start.attempt, branch, recorded)
+        check = BranchCheck(context, start, branch, recorded)
         server = RecordedAnswerServer(
             RecordedAnswers(answers), recorded, check.check_first, allow_drift=branch.allow_drift
         )
@@ -219,20 +222,18 @@ class Branch:
         transcript = self._write_source_transcript(run)
         if not branch.is_fresh:
             session_id, folder = _transcript_id(run, start.attempt), transcript_dir(context)
-            renamed = rename_session(
-                transcript.splitlines(keepends=True), branch.source_session_id, session_id
-            )
+            lines = write_edits_whole(transcript.splitlines(keepends=True))
+            renamed = rename_session(lines, branch.source_session_id, session_id)
             ensure_dir(folder)
             replace_file(transcript_file(folder, session_id), renamed, durable=False)
             start = replace(start, resume=session_id, arguments=resume_arguments(branch.resume_at))
         if not (run.path / SOURCE / REQUEST).exists() or not is_captured(run.config):
             why = "no request was recorded to compare it with"
-            _record_certificate(
-                context, start.attempt, branch, Certificate(DIFFERS, certificate.RESUMED, why)
-            )
+            unknown = Certificate(UNKNOWN, certificate.RESUMED, why)
+            record_certificate(context, start.attempt, branch, unknown)
             return replace(start, prompt=branch.prompt or "Continue.")
         self._recorded = self._load_recorded(run, start.attempt)
-        check = _FirstRequestCheck(context, start.attempt, branch, self._recorded)
+        check = BranchCheck(context, start, branch, self._recorded)
         marker = _branch_point_marker(run, start.attempt)
         prompt = f"{marker}\n{branch.prompt}" if branch.prompt else marker
         return replace(start, prompt=prompt, rewrite=_context_rewriter(check, self._recorded))
@@ -244,12 +245,10 @@ class Branch:
 
     def _follower_rewriter(self, context: RunContext) -> Rewrite:
         first = context.run.state.last_attempt("session_01")
-        if (
-            self._recorded is None
-            and (context.run.path / SOURCE / REQUEST).exists()
-            and first is not None
-        ):
+        is_captured_source = (context.run.path / SOURCE / REQUEST).exists()
+        if self._recorded is None and is_captured_source and first is not None:
             self._recorded = self._load_recorded(context.run, first.number)
+        if self._recorded is not None:
             self._recorded.mark_resumed()
         recorded = self._recorded
 
@@ -267,87 +266,29 @@ class Branch:
         return RecordedContext(body, _branch_point_marker(run, attempt), self._branch.prompt, after)
 
 
-def _context_rewriter(check: "_FirstRequestCheck", recorded: RecordedContext) -> Rewrite:
+def _context_rewriter(check: "BranchCheck", recorded: RecordedContext) -> Rewrite:
     """Put the recorded context into every request; certify the first one before it is sent."""
 
     def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
         if request.agent_context is RequestOrigin.SIDE:
+            check.admit_other()
             return None
-        spliced = recorded.splice_context(
-            msgspec.json.decode(incoming.body), compacts=request.is_compaction
-        )
-        if request.agent_context is RequestOrigin.MAIN or check.is_done:
+        body = msgspec.json.decode(incoming.body)
+        spliced = recorded.splice_context(body, compacts=request.is_compaction)
+        is_main = request.agent_context is RequestOrigin.MAIN
+        if is_main:
             check.check_first(spliced, incoming)
-        return RewrittenRequest(spliced.data, spliced.replacements) if spliced else None
+            check.compare_later(spliced.body if spliced else body)
+        else:
+            check.admit_other()
+        headers = check.recorded_headers(incoming, is_main=is_main)
+        if spliced is None and not is_main:
+            spliced = recorded.insert_git_status(body)
+        if spliced is None:
+            return RewrittenRequest(incoming.body, ("headers",), headers) if headers else None
+        return RewrittenRequest(spliced.data, spliced.replacements, headers)
 
     return rewrite
-
-
-class _FirstRequestCheck:
-    """Certifies the first request of the main thread; refuses all requests after a drift."""
-
-    def __init__(
-        self, context: RunContext, attempt: int, branch: BranchCreated, recorded: RecordedContext
-    ) -> None:
-        self._context = context
-        self._attempt = attempt
-        self._branch = branch
-        self._recorded = recorded
-        self._certificate: Certificate | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self._certificate is not None
-
-    def check_first(self, spliced: RewrittenBody | None, incoming: IncomingRequest) -> None:
-        if self._certificate is None:
-            self._certificate = self._certify(spliced, incoming)
-            _record_certificate(self._context, self._attempt, self._branch, self._certificate)
-        _raise_if_drifted(self._certificate, self._branch)
-
-    def _certify(self, spliced: RewrittenBody | None, incoming: IncomingRequest) -> Certificate:
-        branch = self._branch
-        facts = RequestFacts(
-            betas=incoming.headers.get("anthropic-beta", ""),
-            recorded_betas=branch.betas,
-            tools=self._available_tools(),
-            scrubbed_fields=("a credential",) if branch.is_scrubbed else (),
-            rebuilt_fidelity=branch.rebuilt_fidelity,
-        )
-        method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
-        method = certificate.CURSOR if branch.uses_cursor else method
-        return certify_request(
-            self._recorded,
-            spliced,
-            facts,
-            method + (certificate.REBUILT if branch.rebuilt_fidelity else ""),
-        )
-
-    def _available_tools(self) -> frozenset[str]:
-        """Return the tools that the client announces in its first record, if any."""
-        announces = self._context.run.config.engine == "claude_code"
-        until = time.monotonic() + (_INIT_S if announces else 0.0)
-        while time.monotonic() < until:
-            for record in self._context.agent_records("session_01"):
-                if record.get("subtype") == "init" and isinstance(record.get("tools"), list):
-                    return frozenset(map(str, record["tools"]))
-            time.sleep(0.02)
-        return frozenset()
-
-
-def _record_certificate(
-    context: RunContext, attempt: int, branch: BranchCreated, result: Certificate
-) -> None:
-    """Write the certificate to the journal; raise Conflict if the branch drifted and may not."""
-    refused = result.verdict == DIFFERS and not branch.allow_drift
-    facts = (result.verdict, result.method, result.first_difference, result.replacements, refused)
-    context.run.append(BranchCertified("session_01", attempt, *facts), durable=True)
-    _raise_if_drifted(result, branch)
-
-
-def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
-    if result.verdict == DIFFERS and not branch.allow_drift:
-        raise drift_error(result.first_difference)
 
 
 def _branch_config(
@@ -364,6 +305,7 @@ def _branch_config(
     return replace(
         config,
         run_name=name,
+        in_place=False,
         capture_api_requests=config.capture_api_requests or bool(point.rebuilt_fidelity),
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),

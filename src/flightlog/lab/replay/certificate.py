@@ -1,10 +1,12 @@
-"""Certify a branch's first request; build `replay_meta.json`; trim trajectories.
+"""Certify a branch at its cut; build `replay_meta.json`; trim trajectories.
 
-    exact           the request is the recorded one, except for the caller's identity
+    exact           it is the recorded one, except for the caller's identity
     exact+prompt    the same, followed by the prompt of the branch
-    differs         it is not, or the client lacks a tool the model may call; names the first reason
+    unknown         the recording does not have what it would be compared with
+    differs         it is not; `first_difference` names the first reason
 
-Pure.
+This is said of the context (the first request), the files with their times, the repository, and the
+environment (client, headers, tools); the verdict is the worst of them. Pure.
 """
 
 import re
@@ -29,7 +31,8 @@ from flightlog.views.atif.document import AtifStep, FinalMetrics
 from flightlog.views.atif.steps import number_steps
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle
 
-EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
+EXACT, PROMPTED, UNKNOWN, DIFFERS = "exact", "exact+prompt", "unknown", "differs"
+_WORSE = (EXACT, PROMPTED, UNKNOWN, DIFFERS)
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
 REBUILT = ", rebuilt from the transcript"
@@ -39,23 +42,46 @@ CURSOR = (
 RESUMED = "resumed at the cut; context as the client makes it"
 # A placeholder for tools that the client looks up later; it never runs.
 _NEVER_ANNOUNCED = frozenset({"DeferredToolPlaceholder"})
+_USD_MIN = 1e-6  # prices are rounded to this
 _MARK = re.compile(r"\[flightlog branch point [0-9a-f-]+\]\n?")
 
 
 class Certificate(Struct, frozen=True):
-    """The verdict, how the branch reached its start, and the first difference."""
+    """What is known of a branch at its cut, how it got there, and the first difference."""
 
-    verdict: str
+    context: str
     method: str
     first_difference: str = ""
     replacements: tuple[str, ...] = ()
+    files: str = UNKNOWN
+    repository: str = UNKNOWN
+    environment: str = UNKNOWN
+
+    @property
+    def verdict(self) -> str:
+        """The worst of the four."""
+        parts = (self.context, self.files, self.repository, self.environment)
+        return max(parts, key=_WORSE.index)
+
+    @property
+    def is_drift(self) -> bool:
+        """Whether something is known to differ, or the context cannot be compared."""
+        return DIFFERS in (self.verdict, self.context) or self.context == UNKNOWN
+
+
+class WorkTreeState(Struct, frozen=True):
+    """The work tree at a request: object ids, times and modes of files; files of repositories."""
+
+    files: dict[str, str]
+    times: dict[str, tuple[int, int]] = {}
+    repository: dict[str, str] = {}
 
 
 class RequestFacts(Struct, frozen=True):
-    """Other facts about the first request; empty `tools` means that they are unknown."""
+    """Other facts about the first request; empty `tools` or versions mean that they are unknown."""
 
-    betas: str = ""
-    recorded_betas: str = ""
+    client: str = ""
+    recorded_client: str = ""
     tools: frozenset[str] = frozenset()
     scrubbed_fields: Collection[str] = ()
     rebuilt_fidelity: str = ""
@@ -67,12 +93,56 @@ def certify_request(
     """Return the certificate of a request by comparing it with the recorded one."""
     if spliced is None:
         return Certificate(DIFFERS, method, "the branch point is not in the client's first request")
-    first = _first_difference(context, spliced, facts)
+    first = _context_difference(context, spliced, facts)
     verdict = DIFFERS if first else (PROMPTED if context.prompt else EXACT)
-    return Certificate(verdict, method, first, spliced.replacements)
+    if not first and facts.rebuilt_fidelity not in {"", "exact"}:
+        first = "the recorded request is rebuilt, and its digest does not confirm all of it"
+        verdict = UNKNOWN
+    other = _environment_difference(context, facts)
+    environment = DIFFERS if other else (EXACT if facts.client else UNKNOWN)
+    return Certificate(
+        verdict, method, first or other, spliced.replacements, environment=environment
+    )
 
 
-def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts) -> str:
+def certify_work_tree(
+    certificate: Certificate,
+    state: WorkTreeState | None,
+    recorded: WorkTreeState | None,
+    *,
+    compares_times: bool = True,
+) -> Certificate:
+    """Add what is known of files and repository to a certificate; None means not saved."""
+    if state is None or recorded is None:
+        return certificate
+    files = _first_changed("files", state.files, recorded.files)
+    names = {path for path in recorded.files if compares_times and path in recorded.times}
+    times = _first_changed(
+        "files",
+        {path: state.times.get(path) for path in names},
+        {path: recorded.times[path] for path in names},
+        " (time or mode)",
+    )
+    history = _first_changed("repository", state.repository, recorded.repository)
+    verdict = DIFFERS if files or times else (EXACT if recorded.times else UNKNOWN)
+    return replace(
+        certificate,
+        files=verdict,
+        repository=DIFFERS if history else (EXACT if recorded.times else UNKNOWN),
+        first_difference=certificate.first_difference or files or times or history,
+    )
+
+
+def _first_changed(
+    part: str, one: Mapping[str, Any], other: Mapping[str, Any], what: str = ""
+) -> str:
+    names = sorted({*one, *other})
+    return next((f"{part}.{name}{what}" for name in names if one.get(name) != other.get(name)), "")
+
+
+def _context_difference(
+    context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts
+) -> str:
     sent = _without_prompt(spliced.body, context.prompt)
     if facts.rebuilt_fidelity:
         # A transcript records neither; both only identify the caller and the transport.
@@ -81,12 +151,14 @@ def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: R
     difference = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
     if difference:
         return difference
-    if facts.rebuilt_fidelity not in {"", "exact"}:
-        return "the recorded request is rebuilt, and its digest does not confirm all of it"
     if facts.scrubbed_fields:
         return "the recorded request holds a credential that was scrubbed"
-    if facts.recorded_betas and facts.betas != facts.recorded_betas:
-        return "header anthropic-beta"
+    return ""
+
+
+def _environment_difference(context: RecordedContext, facts: RequestFacts) -> str:
+    if facts.client and facts.recorded_client and facts.client != facts.recorded_client:
+        return f"client {facts.client} (recorded with {facts.recorded_client})"
     recorded = {
         str(tool.get("name"))
         for tool in context.recorded.get("tools") or ()
@@ -144,19 +216,46 @@ def certificate_fields(state: RunState) -> dict[str, Any] | None:
     """Return the certificate of a replay as a mapping; None without one."""
     last = state.last_attempt("session_01")
     certified = last.certificate if last else None
-    if certified is None:
+    if last is None or certified is None:
         return None
+    later = last.later_requests
     return {
         "verdict": certified.verdict,
+        "context": certified.context,
+        "files": certified.files,
+        "repository": certified.repository,
+        "environment": certified.environment,
+        "later_requests": {
+            "compared": later.compared if later else 0,
+            "equal": later.equal if later else 0,
+            "first_difference": (later.first_difference or None) if later else None,
+        },
         "method": certified.method,
         "first_difference": certified.first_difference or None,
         "replacements": list(certified.replacements),
         "is_refused": certified.is_refused,
+        "sent_requests": certified.sent_requests,
     }
 
 
 def replay_page(state: RunState) -> OutputFile:
     return OutputFile("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
+
+
+def add_side_calls(bundle: TrajectoryBundle, cost_usd: float) -> TrajectoryBundle:
+    """Return trajectories whose total includes calls that are no step, such as a compaction."""
+    main = bundle.documents[MAIN]
+    sums = main.final_metrics
+    if cost_usd < _USD_MIN or not isinstance(sums, FinalMetrics):
+        return bundle
+    if not isinstance(sums.total_cost_usd, float):
+        return bundle
+    extra = sums.extra if isinstance(sums.extra, dict) else {}
+    total = round(sums.total_cost_usd + cost_usd, 6)
+    made = replace(
+        sums, total_cost_usd=total, extra=extra | {"side_calls_cost_usd": round(cost_usd, 6)}
+    )
+    return replace(bundle, documents=bundle.documents | {MAIN: replace(main, final_metrics=made)})
 
 
 def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> TrajectoryBundle:

@@ -1,4 +1,4 @@
-"""Put recorded messages or recorded answers in place of the client's own.
+"""Put recorded messages in place of the client's own.
 
 `RecordedContext`: a client that resumes rebuilds its history, and not always the same. Its prompt
 is a marker, which is in every request from then on. Everything up to the marker is replaced by the
@@ -8,35 +8,35 @@ too. Messages after the marker are the client's own.
 `insert_reminders`: a client adds reminders of its own (how long it was idle, say) from counters
 that restart when it resumes. As long as the model repeats what it said in the recording (tools may
 answer differently), reminders are taken from the recording too; after the first difference they are
-the client's own.
-
-`RecordedAnswerServer`: for agents that cannot resume. Their messages stay their own; prompt, tools
-and settings are the recorded ones. No model is called before the branch turn; the request for that
-turn shows whether the agent arrived at the same state. Pure.
+the client's own. Pure.
 """
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.capture.recorder import IncomingRequest, RewrittenRequest, ServedResponse
-from flightlog.agents.dialects.anthropic_messages import RequestInfo
 from flightlog.model.errors import Conflict
-from flightlog.model.exchange import RequestOrigin
 
 NAMED_MAX = 40  # about one screen
-_MARKERS = frozenset({"cache_control"})
-_IDS = frozenset({"id", "tool_use_id", "signature"})
+MARKERS = frozenset({"cache_control"})
+IDS = frozenset({"id", "tool_use_id", "signature"})
 _CACHE_MARKER = {"cache_control": {"type": "ephemeral"}}
 # These identify the caller or concern the transport, so they stay the client's.
 _OWN = frozenset({"messages", "metadata", "stream"})
+# What is left of the context, by the client's own count, which restarts when it resumes.
+_COUNTER = re.compile(r"<total_tokens>[^<]*</total_tokens>")
+# A reminder at the end of a tool result, as "the tool hasn't been used recently".
+_REMINDER = re.compile(
+    r"\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>\s*\Z", re.DOTALL
+)
+_STATUS = re.compile(r"(?<=gitStatus: ).*?(?=\n</|\n# |\Z)", re.DOTALL)
 _BILLING = "x-anthropic-billing-header"
 
 
-def canonical_value(value: Any, dropped: Collection[str] = _MARKERS) -> Any:
+def canonical_value(value: Any, dropped: Collection[str] = MARKERS) -> Any:
     """Return a value without the keys in `dropped`, with the content of every message as blocks."""
     if isinstance(value, list):
         return [canonical_value(item, dropped) for item in value]
@@ -116,13 +116,30 @@ def insert_reminders(suffix: Sequence[Any], recorded: Sequence[Any]) -> list[Any
             break
         expected = [_comparable_message(message) for message in recorded[position : position + 1]]
         if expected != [_comparable_message(remaining[0])]:
-            return list(suffix)
-        merged.append(remaining.pop(0))
+            return [*merged, *remaining]
+        merged.append(insert_counters(remaining.pop(0), recorded[position]))
         position += 1
     while merged and position < len(recorded) and _is_reminder(recorded[position]):
         merged.append(recorded[position])
         position += 1
     return _mark_last_block(merged)
+
+
+def insert_counters(own: Any, recorded: Any) -> Any:
+    """Return a message with the recorded counters and reminders, also inside tool results."""
+    if isinstance(own, str) and isinstance(recorded, str):
+        counters = _COUNTER.findall(recorded)
+        last = _REMINDER.search(recorded)
+        own = _REMINDER.sub("", own) + (last[0] if last else "")
+        if len(_COUNTER.findall(own)) == len(counters):
+            remaining = iter(counters)
+            return _COUNTER.sub(lambda _: next(remaining), own)
+    elif isinstance(own, list) and isinstance(recorded, list):
+        pairs = zip(own, recorded, strict=False)
+        return [*(insert_counters(*pair) for pair in pairs), *own[len(recorded) :]]
+    elif isinstance(own, dict) and isinstance(recorded, dict):
+        return {name: insert_counters(value, recorded.get(name)) for name, value in own.items()}
+    return own
 
 
 def _mark_last_block(messages: list[Any]) -> list[Any]:
@@ -144,7 +161,7 @@ def _comparable_message(message: Any) -> Any:
     """Return the model's words without ids; for other messages only their role."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message.get("role") if isinstance(message, dict) else message
-    return canonical_value(message, _MARKERS | _IDS)
+    return canonical_value(message, MARKERS | IDS)
 
 
 class RewrittenBody(Struct, frozen=True):
@@ -176,11 +193,14 @@ class RecordedContext:
         self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
+        self._added_blocks: list[Any] = []
         self._is_first = True
+        self._settings: dict[str, Any] = {}
 
     def mark_resumed(self) -> None:
-        """Note that another process sent the first request: the client's additions are unknown."""
+        """Note that another client resumes the branch: its history before the marker is its own."""
         self._is_first = False
+        self._before = None
 
     def splice_context(
         self, body: Mapping[str, Any], *, compacts: bool = False
@@ -192,11 +212,13 @@ class RecordedContext:
         )
         if marker_index is None:
             return None
-        client_messages = [*messages[:marker_index], *self._without_mark(messages[marker_index])]
+        marked, trailing = self._split_at_mark(messages[marker_index])
+        client_messages = [*messages[:marker_index], *marked]
         rest = messages[marker_index + 1 :]
         if self._before is None:
             self._before = canonical_value(client_messages)
-            self._added = canonical_value(rest) if self._is_first else []
+            if self._is_first:
+                self._added, self._added_blocks = canonical_value(rest), canonical_value(trailing)
         elif canonical_value(client_messages) != self._before:
             # The client compacted its history, so it no longer continues the recorded one.
             return RewrittenBody({**body, "messages": [*client_messages, *rest]}, ("sentinel",))
@@ -204,6 +226,12 @@ class RecordedContext:
             rest = rest[len(self._added) :]
         rest = insert_reminders(rest, self._after) if self._after else rest
         before = _strip_all_cache_marks(self._messages) if rest else self._messages
+        if canonical_value(trailing[: len(self._added_blocks)]) == self._added_blocks:
+            trailing = trailing[len(self._added_blocks) :]
+        if trailing and before:
+            # A compaction asks for its summary in the message that has the marker.
+            content = [*_content_blocks(before[-1]["content"]), *trailing]
+            before = [*before[:-1], {**before[-1], "content": content}]
         rewritten = {**body, "messages": [*before, *rest]}
         if not compacts:
             rewritten = self.apply_recorded_settings(rewritten)
@@ -222,9 +250,17 @@ class RecordedContext:
         return not isinstance(system, list) or any(map(is_billing, system))
 
     def apply_recorded_settings(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the body with the recorded settings and order; the caller's identity stays."""
+        """Return the body with the recorded settings and order; the caller's identity stays.
+
+        A setting that the client itself changes later, as when it loads a tool, is the client's.
+        """
+        self._settings = self._settings or {
+            name: canonical_value(value) for name, value in body.items() if name not in _OWN
+        }
         settings = {
-            name: body.get(name, value) if name in _OWN else value
+            name: body.get(name, value)
+            if name in _OWN or self._changes_setting(name, body)
+            else value
             for name, value in self.recorded.items()
         }
         settings |= {name: body[name] for name in _OWN if name in body and name not in settings}
@@ -233,18 +269,55 @@ class RecordedContext:
             settings["system"] = [*billing, *settings["system"]]
         return settings
 
+    def insert_git_status(self, body: Mapping[str, Any]) -> RewrittenBody | None:
+        """Return a subagent's request with the recorded status; None if it is the same.
+
+        A client describes the repository as it was when the client started.
+        """
+        recorded, own = _find_git_status(self.recorded), _find_git_status(body)
+        if not recorded or not own or recorded == own:
+            return None
+        changed = {
+            name: _replace_text(body[name], own, recorded)
+            for name in ("system", "messages")
+            if name in body
+        }
+        return RewrittenBody({**body, **changed}, ("git status",))
+
+    def _changes_setting(self, name: str, body: Mapping[str, Any]) -> bool:
+        return name in body and canonical_value(body[name]) != self._settings.get(name)
+
     def _has_sentinel(self, message: Any) -> bool:
         return isinstance(message, dict) and any(
             self._sentinel in text for text in _message_texts(message)
         )
 
-    def _without_mark(self, message: Mapping[str, Any]) -> list[Any]:
-        """Return the message that held the marker without it; nothing if it held nothing else."""
+    def _split_at_mark(self, message: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Return the message up to the marker, with the prompt if there is one, and what follows."""
         content = message.get("content")
         blocks = content if isinstance(content, list) else []
-        remaining = [block for block in blocks if self._sentinel not in str(block.get("text", ""))]
-        remaining += [{"type": "text", "text": self.prompt}] if self.prompt else []
-        return [{**message, "content": remaining}] if remaining else []
+        marks = [self._sentinel in str(block.get("text", "")) for block in blocks]
+        at = marks.index(True) if True in marks else len(blocks)
+        kept = blocks[:at] + ([{"type": "text", "text": self.prompt}] if self.prompt else [])
+        return ([{**message, "content": kept}] if kept else []), blocks[at + 1 :]
+
+
+def _find_git_status(body: Mapping[str, Any]) -> str:
+    """Return how a request describes the repository: in its system prompt or its first message."""
+    first = (body.get("messages") or [{}])[:1]
+    leading = [{"content": body.get("system") or []}, *first]
+    texts = (text for message in leading for text in _message_texts(message))
+    return next((found[0] for text in texts if (found := _STATUS.search(text))), "")
+
+
+def _replace_text(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(old, new)
+    if isinstance(value, list):
+        return [_replace_text(item, old, new) for item in value]
+    if isinstance(value, dict):
+        return {key: _replace_text(item, old, new) for key, item in value.items()}
+    return value
 
 
 def is_billing(block: Any) -> bool:
@@ -293,93 +366,8 @@ def _message_texts(message: Mapping[str, Any]) -> list[str]:
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
 
 
-class RecordedAnswer(Struct, frozen=True):
-    """One recorded answer; the digest is of a subagent's request ("" in the main thread)."""
-
-    agent_context: str
-    request_digest: str
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-class RecordedAnswers:
-    """The recorded answers that were not served yet."""
-
-    def __init__(self, answers: Iterable[RecordedAnswer]) -> None:
-        self._remaining = list(answers)
-
-    @property
-    def is_on(self) -> bool:
-        return any(answer.agent_context == RequestOrigin.MAIN.value for answer in self._remaining)
-
-    def pop_answer(self, origin: RequestOrigin, body: Mapping[str, Any]) -> RecordedAnswer | None:
-        """Return the answer to a request: in order for the main thread, else by content."""
-        wanted = (origin.value, request_digest(origin, body))
-        for number, answer in enumerate(self._remaining):
-            if (answer.agent_context, answer.request_digest) == wanted:
-                return self._remaining.pop(number)
-        return None
-
-
-class RecordedAnswerServer:
-    """Serves recorded answers; `judge` checks the first request that has none, and may raise."""
-
-    def __init__(
-        self,
-        cursor: RecordedAnswers,
-        context: RecordedContext,
-        judge: Callable[[RewrittenBody, IncomingRequest], None],
-        *,
-        allow_drift: bool,
-    ) -> None:
-        """Take the answers, and the recorded request of the turn with its prompt."""
-        self._cursor = cursor
-        self._context = context
-        self._judge = judge
-        self._allow_drift = allow_drift
-        self._length = 0
-
-    def rewrite_request(
-        self, request: RequestInfo, incoming: IncomingRequest
-    ) -> RewrittenRequest | ServedResponse | None:
-        """Return the recorded answer, or the request to send."""
-        body = msgspec.json.decode(incoming.body)
-        answer = self._cursor.pop_answer(request.agent_context, body)
-        if answer is not None:
-            return ServedResponse(answer.status, answer.headers, answer.body)
-        if request.agent_context is not RequestOrigin.MAIN:
-            if self._cursor.is_on and not self._allow_drift:
-                origin = request.agent_context.value
-                raise drift_error(f"it has a {origin} request that was not recorded")
-            return None
-        self._length = self._length or len(body.get("messages") or ())
-        rewritten = self._apply_recorded_settings(body)
-        self._judge(rewritten, incoming)
-        return RewrittenRequest(rewritten.data, rewritten.replacements)
-
-    def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
-        """Return the request with the recorded settings and the prompt of the branch."""
-        messages = list(body.get("messages") or ())
-        first = append_prompt(messages[: self._length], self._context.prompt)
-        prompted = [*first, *messages[self._length :]]
-        rewritten = self._context.apply_recorded_settings({**body, "messages": prompted})
-        ignored = {"messages", "metadata", "stream"}
-        differences = find_differences(body, self._context.recorded, ignored=ignored)
-        return RewrittenBody(rewritten, tuple(differences))
-
-
 def drift_error(difference: str) -> Conflict:
     return Conflict(
         f"the branch differs from the recording: {difference}",
         hint="continue anyway, labeled as differing, with --allow-drift",
     )
-
-
-def request_digest(origin: RequestOrigin, body: Mapping[str, Any]) -> str:
-    """Return what identifies a subagent's request in the recording; "" in the main thread."""
-    if origin is RequestOrigin.MAIN:
-        return ""
-    messages = body.get("messages") or []
-    key = msgspec.json.encode([canonical_value(messages[:1]), len(messages)], order="sorted")
-    return hashlib.sha256(key).hexdigest()

@@ -1,49 +1,112 @@
-"""Work in the original directory without a mount namespace, and repair what killed replays left.
+"""Give a run its work tree: a copy, or the original directory; repair what killed runs left.
 
-A replay that works in place saves the directory first and writes a marker with the snapshot's
-name; the marker goes when the directory is restored. After a crash the marker is still there: the
-next command restores the directory and removes the private copies. A replay whose lock is held is
-left alone; what it recorded stays, and it can be continued.
+A run that works in place (`in_place`, or no mount namespace) saves the directory first and writes a
+marker with the snapshot's name; the marker goes when the directory is restored. After a crash the
+marker is still there, and the data directory names the run: the next command restores the directory
+and removes the copies of replays. A run whose lock is held is left alone; what it recorded stays,
+and it can be continued.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from flightlog.lab.runner.context import RunEnvironment
+from flightlog.agents.sandbox import IsolationMode
+from flightlog.lab.config import RunConfig
+from flightlog.lab.events import WorkTreeRestored
+from flightlog.lab.runner.context import RunEnvironment, copy_work_tree
 from flightlog.lab.runner.session import kill_agent
 from flightlog.lab.store import CONFIG, LOCK, RunStore
-from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError
+from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError, Invalid
+from flightlog.model.runtime import Runtime
 from flightlog.store.directories import remove_tree
 from flightlog.store.files import process_tag, replace_file
 from flightlog.store.git.repository import remove_stale
 from flightlog.store.git.snapshots import WorkTreeSnapshots
-from flightlog.store.locks import exclusive_lock
+from flightlog.store.locks import exclusive_lock, find_holder
 
 TREE = "tree"
 SOURCE_GIT = "source_git"
 _LOCK = ".replay-in-place.lock"
 _MARKER = ".in_place"
 _SCRATCH = ".work-"
+_REGISTRY = "in-place"  # in the data directory, a file with the path of each such run
 
 
 @contextmanager
-def work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
-    """Lock and save the work directory, yield it, and restore it at the end."""
+def private_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
+    """Yield the directory that a run works in; a copy is kept if the run is killed."""
+    work_dir = Path(run.config.work_dir).resolve()
+    _check_work_dir(run, work_dir, environment)
+    if is_in_place(run.config, environment):
+        if not run.config.track_changes:
+            yield work_dir
+            return
+        with _work_in_place(run, environment):
+            yield work_dir
+        return
+    tree = run.scratch_dir / TREE
+    if not tree.is_dir():
+        copy_work_tree(work_dir, work_dir, tree)
+    yield tree
+
+
+def is_in_place(config: RunConfig, environment: RunEnvironment) -> bool:
+    """Return whether a run works in the work directory itself."""
+    return bool(config.in_place) or environment.isolation_mode is IsolationMode.NONE
+
+
+def _check_work_dir(run: RunStore, work_dir: Path, environment: RunEnvironment) -> None:
+    """Raise Invalid for a directory that must not be copied or saved."""
+    if run.path.resolve().is_relative_to(work_dir):
+        hint = "the agent would see its own recording; choose a --runs-dir outside"
+        raise Invalid(f"the run is inside its work directory: {run.path}", hint=hint)
+    if environment.home.resolve().is_relative_to(work_dir):
+        hint = "work in a directory below it"
+        raise Invalid(f"a home directory is not snapshotted: {work_dir}", hint=hint)
+
+
+def list_unrestored(runtime: Runtime) -> list[Path]:
+    """Return the runs that were killed while they worked in place, and left their directory so."""
+    folder = Path(runtime.data_dir) / _REGISTRY
+    names = (path.read_text("utf-8") for path in sorted(folder.glob("*")) if path.is_file())
+    return [path for path in map(Path, names) if is_unrestored(path)]
+
+
+def is_unrestored(path: Path) -> bool:
+    """Return whether the run at `path` was killed while it worked in place."""
+    return (path / _MARKER).exists() and find_holder(path / LOCK) is None
+
+
+def describe_unrestored(path: Path) -> tuple[str, str]:
+    """Return what is wrong with such a run, and the command that restores its directory."""
+    message = f"{path.name} was killed while it worked in place; its directory is not restored"
+    return message, f"flightlog lab inspect {path.name} --runs-dir {path.parent}"
+
+
+@contextmanager
+def _work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[None]:
+    """Lock and save the work directory, and restore it at the end unless its changes are wanted."""
     with exclusive_lock(run.path.with_name(_LOCK), who=f"process {process_tag()}"):
         trees, marker = _open_original(run, environment), run.path / _MARKER
         if not marker.exists():
+            # The registry first: it may name a run without a marker, but not the other way round.
+            replace_file(_registry_entry(run, environment), str(run.path).encode())
             replace_file(
                 marker, trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode()
             )
         try:
-            yield trees.work_tree
+            yield
         finally:
-            _restore_original(run, trees)
+            if run.config.in_place == "keep":
+                remove_stale(marker, _registry_entry(run, environment))
+            else:
+                _restore_original(run, trees, environment)
 
 
-def restore_killed_replays(runs_dir: Path, environment: RunEnvironment) -> Iterator[str]:
-    """Repair what killed replays left, and yield a line about each."""
+def restore_killed_runs(runs_dir: Path, environment: RunEnvironment) -> Iterator[str]:
+    """Repair what killed runs left, and yield a line about each."""
     killed = {
         runs_dir / tree.parent.name.removeprefix(_SCRATCH)
         for tree in runs_dir.glob(f"{_SCRATCH}*/{TREE}")
@@ -58,7 +121,7 @@ def restore_killed_replays(runs_dir: Path, environment: RunEnvironment) -> Itera
             run = RunStore(
                 path, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id
             )
-            if run.state.branch is not None:
+            if run.state.branch is not None or (path / _MARKER).exists():
                 environment.permit(run.config, path, run.config_digest)
                 yield from _repair_run(run, environment)
 
@@ -72,8 +135,10 @@ def _repair_run(run: RunStore, environment: RunEnvironment) -> Iterator[str]:
                 yield _restore_after_kill(run, environment)
         except FlightlogError as error:
             yield f"cannot restore {run.config.work_dir} to its state before {run.name}: {error}"
-    for name in (TREE, SOURCE_GIT):
-        remove_tree(run.scratch_dir / name)
+    if run.state.branch is not None:
+        # A replay makes its copy again; the copy of a run has what its last session did.
+        for name in (TREE, f"{TREE}.git", SOURCE_GIT):
+            remove_tree(run.scratch_dir / name)
 
 
 def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
@@ -83,7 +148,8 @@ def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
     saved = trees.save_snapshot(
         f"_found_{original}_{int(environment.runtime.clock.now_s() * 1000)}"
     )
-    _restore_original(run, trees)
+    run.append(WorkTreeRestored(run.state.tree, saved.name), durable=True)
+    _restore_original(run, trees, environment)
     return (
         f"restored {trees.work_tree} to its state before {run.name}, which was killed; "
         f"the files found there are saved as {saved.name}"
@@ -91,12 +157,16 @@ def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
 
 
 def _open_original(run: RunStore, environment: RunEnvironment) -> WorkTreeSnapshots:
-    return environment.open_snapshots(
-        run.shadow_dir, Path(run.config.work_dir).resolve(), line="original"
-    )
+    work_dir = Path(run.config.work_dir).resolve()
+    return environment.open_snapshots(run.shadow_dir, work_dir, work_dir, line="original")
 
 
-def _restore_original(run: RunStore, trees: WorkTreeSnapshots) -> None:
+def _restore_original(run: RunStore, trees: WorkTreeSnapshots, environment: RunEnvironment) -> None:
     marker = run.path / _MARKER
     trees.restore_snapshot(marker.read_text("utf-8"))
-    remove_stale(marker)
+    remove_stale(marker, _registry_entry(run, environment))
+
+
+def _registry_entry(run: RunStore, environment: RunEnvironment) -> Path:
+    name = hashlib.sha256(str(run.path.resolve()).encode()).hexdigest()[:16]
+    return Path(environment.runtime.data_dir) / _REGISTRY / name

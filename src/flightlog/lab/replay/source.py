@@ -17,14 +17,20 @@ from msgspec.structs import replace
 from flightlog.agents.capture.rebuild import RebuildFidelity, RebuiltRequest
 from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
 from flightlog.lab.events import SideEffect
+from flightlog.lab.replay.branch_check import (
+    RecordedAnswer,
+    RequestDigest,
+    digest_request,
+    request_digest,
+)
 from flightlog.lab.replay.branch_points import (
     BranchSuggestion,
     Written,
     branch_points,
     iter_side_effects,
 )
-from flightlog.lab.replay.recorded_context import RecordedAnswer, canonical_value, request_digest
-from flightlog.lab.run_reader import RunSession, trees_of
+from flightlog.lab.replay.recorded_context import canonical_value
+from flightlog.lab.run_reader import RunSession, read_work_tree_state, trees_of
 from flightlog.lab.run_session import ApiCall, rebuilt_of
 from flightlog.lab.store import PlannedSession, RunStore, find_planned_session
 from flightlog.model.errors import Invalid, NotFound
@@ -33,6 +39,8 @@ from flightlog.model.text import one_line
 from flightlog.store.recordings.adoption import TRANSCRIPT
 
 _TEXT_CHARS_MAX = 100
+# The client makes these of its version and options; what a model does may depend on them.
+SENT_AS_RECORDED = ("anthropic-beta", "anthropic-version")
 _HEADERS = ("content-type", "request-id", "retry-after", "x-should-retry")
 
 
@@ -60,7 +68,10 @@ class BranchPoint(Struct, frozen=True):
     transcript: tuple[bytes, ...]
     request_index: int = 0
     body: bytes = b""
-    betas: str = ""
+    headers: dict[str, str] = {}
+    client: str = ""
+    state: bytes = b""
+    later: bytes = b"[]"
     is_scrubbed: bool = False
     effects: tuple[SideEffect, ...] = ()
     following: bytes = b"[]"
@@ -114,6 +125,8 @@ class ReplaySource:
             cut=cut,
             transcript=tuple(lines[: cut.lines]),
             effects=self._side_effects(turn, tree),
+            client=self.run.state.start.agent_version if self.run.state.start else "",
+            state=msgspec.json.encode(read_work_tree_state(self._trees, tree)),
         )
         call = self._find_request(step)
         return (
@@ -161,9 +174,12 @@ class ReplaySource:
             point,
             request_index=call.index,
             body=self.read.exchanges.sent_body(call.exchange),
-            betas=request.headers.get("anthropic-beta", ""),
+            headers={
+                name: value for name, value in request.headers.items() if name in SENT_AS_RECORDED
+            },
             is_scrubbed="a credential" in request.scrubbed_fields,
             following=self._messages_after(call),
+            later=msgspec.json.encode(self._later_digests(call)),
         )
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
@@ -186,7 +202,10 @@ class ReplaySource:
         return replace(
             point,
             body=json.dumps(match.body).encode(),
-            betas=",".join(match.betas),
+            headers={"anthropic-beta": ",".join(match.betas)} if match.betas else {},
+            later=msgspec.json.encode(
+                [digest_request(item.body) for item in later if item.agent_id == match.agent_id]
+            ),
             rebuilt_fidelity=match.fidelity.value,
             following=after,
         )
@@ -289,6 +308,19 @@ class ReplaySource:
             decode_request(self.read.exchanges.sent_body(call.exchange)),
             map(decode_request, reversed(bodies)),
         )
+
+    def _later_digests(self, call: ApiCall) -> list[RequestDigest]:
+        """Return the digests of the answered requests of a thread after `call`."""
+        later = (
+            other.exchange
+            for other in self.read.calls
+            if other.index > call.index and other.subagent == call.subagent
+        )
+        return [
+            digest_request(decode_request(self.read.exchanges.sent_body(exchange)))
+            for exchange in later
+            if exchange.response is not None and exchange.response.status == 200
+        ]
 
     def _side_effects(self, turn: int, tree: str) -> tuple[SideEffect, ...]:
         steps = self.read.own_steps()

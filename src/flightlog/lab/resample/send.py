@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 from yarl import URL
 
-from flightlog.agents.capture.proxy import proxy_for
 from flightlog.agents.capture.sanitize import Scrubber
+from flightlog.agents.capture.server import certificate_files, proxy_for, trust_certificates
 from flightlog.lab.resample.state import SampleTarget
 from flightlog.lab.statistics.groups import action_of_response
 from flightlog.lab.statistics.inference import has_enough_samples
@@ -141,7 +141,13 @@ async def send_request(
     )
     try:
         async with http.post(
-            url, data=body, headers=headers, timeout=timeout, allow_redirects=False, proxy=proxy
+            url,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            proxy=proxy,
+            ssl=trust_certificates(certificate_files(environ)),
         ) as response:
             data = scrubber.clean_bytes(await response.read())
             delay_s = _parse_seconds(response.headers.get("retry-after"))

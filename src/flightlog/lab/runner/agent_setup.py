@@ -5,6 +5,7 @@ person's login unnecessary. As root it refuses to bypass permissions, so the all
 listed instead, and the run records that.
 """
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,12 @@ from flightlog.agents.claude_code.driver import (
 )
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.protocol import Driver
-from flightlog.lab.config import RunConfig, SessionConfig
+from flightlog.lab.config import (
+    RunConfig,
+    SessionConfig,
+    referenced_names,
+    resolve_references,
+)
 from flightlog.lab.runner.context import RunEnvironment
 from flightlog.model.errors import Invalid
 
@@ -129,7 +135,9 @@ def agent_environment(
         variables["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
     elif "CLAUDE_CONFIG_DIR" in environment.environ:
         variables["CLAUDE_CONFIG_DIR"] = environment.environ["CLAUDE_CONFIG_DIR"]
-    return variables | QUIET
+    own = {name: resolve_references(text, environment.environ) for name, text in config.env.items()}
+    passed = {name: environment.environ[name] for name in referenced_names(config)}
+    return variables | QUIET | passed | own
 
 
 def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
@@ -151,7 +159,8 @@ def agent_arguments(
 ) -> list[str]:
     if config.engine != "claude_code":
         turns = str(session.max_turns or config.max_turns)
-        return ["--max-turns", turns] if config.engine == "scripted" else []
+        own = ["--max-turns", turns] if config.engine == "scripted" else []
+        return [*own, *config.args]
     options = SessionOptions(
         config.model,
         session.max_turns or config.max_turns,
@@ -170,7 +179,11 @@ def agent_arguments(
         {agent.name: _subagent_definition(agent) for agent in config.agents},
         config.load_project_settings,
     )
-    return session_arguments(options, resumes=resumes)
+    more = ["--effort", config.effort] if config.effort else []
+    if config.mcp_config:
+        servers = config.mcp_config
+        more += ["--mcp-config", servers if isinstance(servers, str) else json.dumps(servers)]
+    return [*session_arguments(options, resumes=resumes), *more, *config.args]
 
 
 def _subagent_definition(agent: Any) -> dict[str, Any]:

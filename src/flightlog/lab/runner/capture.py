@@ -18,14 +18,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.capture.proxy import ProxySettings, Rewrite, proxy_for
+from flightlog.agents.capture.proxy import ProxySettings, Rewrite
 from flightlog.agents.capture.recorder import (
     ExchangeRecorder,
     IncomingRequest,
     RewrittenRequest,
     ServedResponse,
 )
-from flightlog.agents.capture.server import capture_in_thread
+from flightlog.agents.capture.server import capture_in_thread, certificate_files, proxy_for
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
 from flightlog.lab.runner.agent_setup import (
@@ -86,9 +86,10 @@ def capture_session(
         upstream,
         environment.runtime.new_id().replace("-", ""),
         lambda: f"req_{environment.runtime.new_id().replace('-', '')[:24]}",
-        barrier=_tree_saver(context, target),
+        barrier=_TreeSaver(context, target).save,
         rewrite=_within_budget(context, rewrite),
         proxy=proxy_for(upstream, environment.environ),
+        certificates=certificate_files(environment.environ),
     )
     with capture_in_thread(settings, recorder) as base_url:
         yield base_url, recorder.losses
@@ -120,23 +121,53 @@ def _cost_recorder(context: RunContext, target: CaptureTarget) -> Callable[[byte
     return record
 
 
-def _tree_saver(
-    context: RunContext, target: CaptureTarget
-) -> Callable[[ApiRequest], "asyncio.Future[None]"]:
-    def save(request: ApiRequest) -> None:
-        snapshot = context.work_tree.save_tree(
-            target.trees, snapshot_name(target.session, target.attempt, request.index)
-        )
-        if snapshot is not None:
-            at_ms = int(context.environment.runtime.clock.now_s() * 1000)
-            subagent = request.agent_id
-            context.run.append(
-                SnapshotSaved(
-                    target.session, target.attempt, snapshot.name, request.index, subagent, at_ms
-                )
-            )
+class _TreeSaver:
+    """Saves the work tree for each request; requests that come meanwhile share the next snapshot."""
 
-    return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
+    def __init__(self, context: RunContext, target: CaptureTarget) -> None:
+        self._context = context
+        self._target = target
+        self._waiting: list[tuple[ApiRequest, asyncio.Future[None]]] = []
+        self._worker: asyncio.Task[None] | None = None
+
+    async def save(self, request: ApiRequest) -> None:
+        """Wait until the tree as it is now is saved for this request."""
+        loop = asyncio.get_running_loop()
+        saved: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((request, saved))
+        if self._worker is None or self._worker.done():
+            self._worker = loop.create_task(self._work())
+        await saved
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            requests = [request for request, _ in group]
+            try:
+                await loop.run_in_executor(None, self._save_for, requests)
+            except Exception as error:  # noqa: BLE001 - each of these requests reports it
+                for saved in _left_waiting(group):
+                    saved.set_exception(error)
+            else:
+                for saved in _left_waiting(group):
+                    saved.set_result(None)
+
+    def _save_for(self, requests: list[ApiRequest]) -> None:
+        session, attempt = self._target.session, self._target.attempt
+        name = snapshot_name(session, attempt, requests[0].index)
+        snapshot = self._context.work_tree.save_tree(self._target.trees, name)
+        if snapshot is not None:
+            at_ms = int(self._context.environment.runtime.clock.now_s() * 1000)
+            for request in requests:
+                place = (snapshot.name, request.index, request.agent_id, at_ms)
+                self._context.run.append(SnapshotSaved(session, attempt, *place))
+
+
+def _left_waiting(
+    group: "list[tuple[ApiRequest, asyncio.Future[None]]]",
+) -> "list[asyncio.Future[None]]":
+    return [saved for _, saved in group if not saved.cancelled()]
 
 
 def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:

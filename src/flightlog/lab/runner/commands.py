@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flightlog.agents.claude_code.driver import clean_environment
-from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix
 from flightlog.lab.config import CommandConfig, VerifierConfig
 from flightlog.lab.events import CommandRan, SessionVerified
 from flightlog.lab.runner.context import RunContext
@@ -45,11 +44,13 @@ def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig,
 def _run_command(
     context: RunContext, phase: str, number: int, command: CommandConfig
 ) -> CommandRan:
-    work_dir = context.work_tree.work_dir
+    work_dir, tree = context.work_tree.work_dir, context.work_tree.tree
     variables = {"HARNESS_RUN_DIR": str(context.run.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
     environ = clean_environment(context.environment.environ) | variables
-    result = run_with_timeout(["sh", "-c", command.command], cwd, environ, command.timeout_seconds)
+    arguments = [*context.command_prefix(tree, cwd), "sh", "-c", command.command]
+    outside = cwd if tree == work_dir else work_dir
+    result = run_with_timeout(arguments, outside, environ, command.timeout_seconds)
     return CommandRan(phase, number, *result)
 
 
@@ -107,23 +108,13 @@ def _run_verifier(
         if verifier.command
         else [sys.executable, "-I", "-c", verifier.python]
     )
-    cwd = work_dir
-    if trees is not None and trees.work_tree != work_dir:
-        if context.environment.isolation_mode is IsolationMode.NONE:
-            cwd = trees.work_tree
-        else:
-            arguments = [
-                *isolation_prefix(
-                    context.environment.isolation_mode,
-                    [BindMount(trees.work_tree, work_dir)],
-                    work_dir,
-                ),
-                *arguments,
-            ]
+    tree = trees.work_tree if trees is not None else context.work_tree.tree
+    if tree != work_dir:
+        arguments = [*context.command_prefix(tree), *arguments]
     variables = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
     result = run_with_timeout(
         arguments,
-        cwd,
+        work_dir,
         clean_environment(context.environment.environ) | variables,
         verifier.timeout_seconds,
     )

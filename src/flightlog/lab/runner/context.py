@@ -1,8 +1,10 @@
 """State of a running run: its environment, work tree, budget and running agents.
 
-A session that runs alone works in the work directory itself; sessions that run in parallel each get
-a copy, which they see at the same path. All snapshots are in the run's shadow repository. Without
-`track_changes` there is none: nothing is saved, restored or copied.
+A run works in a copy of the work directory, which its sessions see at the same path; sessions that
+run in parallel each get their own. A repository outside of the work directory (of a linked work tree,
+or above it) is copied with it. With `in_place`, or without mount namespaces, a run works in the
+directory itself. All snapshots are in the run's shadow repository. Without `track_changes` there is
+none: nothing is saved or restored.
 
 The budget is checked before each model call and charged after it. A call is refused if it would
 exceed the budget by costing as much as the most expensive one before. Calls in flight when the
@@ -20,19 +22,16 @@ from msgspec import Struct
 
 from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import Driver
-from flightlog.agents.sandbox import IsolationMode
-from flightlog.lab.config import RunConfig
+from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix
+from flightlog.lab.config import RunConfig, dump_run_config
 from flightlog.lab.store import RunStore, create_run
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Job, Runtime
-from flightlog.store.directories import copy_tree, remove_tree
+from flightlog.store.directories import copy_tree, publish_dir, remove_tree
 from flightlog.store.files import create_file, resolve_inside
-from flightlog.store.git.snapshots import (
-    SnapshotDirs,
-    WorkTreeSnapshot,
-    WorkTreeSnapshots,
-    open_trees,
-)
+from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.store.git.snapshots import WorkTreeSnapshots, open_trees
+from flightlog.store.git.worktree import SnapshotDirs, WorkTreeSnapshot
 
 Tell = Callable[[str, str, float], None]  # session, message ("": an answer), spent so far
 SubmitJob = Callable[[Job], "Future[bytes]"]
@@ -63,15 +62,42 @@ class RunEnvironment(Struct, frozen=True):
     def home(self) -> Path:
         return Path(self.runtime.home)
 
-    def open_snapshots(self, shadow: Path, work_tree: Path, *, line: str) -> WorkTreeSnapshots:
-        """Open the repository at `shadow` for snapshots of `work_tree`, in sequence `line`."""
-        dirs = SnapshotDirs(shadow, work_tree, self.home, self.runtime.program_path)
+    def open_snapshots(
+        self, shadow: Path, work_tree: Path, work_dir: Path, *, line: str
+    ) -> WorkTreeSnapshots:
+        """Open the repository at `shadow` for snapshots of `work_tree`, in sequence `line`.
+
+        `work_tree` is the work directory, or a copy of it.
+        """
+        outer = find_outer_git_dir(work_dir)
+        if outer is not None and work_tree != work_dir:
+            outer = outer_copy_of(work_tree)
+        dirs = SnapshotDirs(shadow, work_tree, self.home, self.runtime.program_path, outer)
         return open_trees(dirs, now=self.runtime.clock.now_s, line=line)
 
-    def create_run(self, path: Path, config: RunConfig) -> RunStore:
+    def create_run(self, path: Path, config: RunConfig, text: str = "") -> RunStore:
         """Create a run's directory and record the run as the person's own."""
         now, new_id = self.runtime.clock.timestamp, self.runtime.new_id
-        return create_run(path, config, now=now, new_id=new_id, remember=self.remember)
+        frozen = dump_run_config(config, text)
+        return create_run(path, frozen, now=now, new_id=new_id, remember=self.remember)
+
+
+def outer_copy_of(tree: Path) -> Path:
+    """Return where a copy of a work directory has its copy of a repository outside of it."""
+    return tree.with_name(f"{tree.name}.git")
+
+
+def copy_work_tree(source: Path, work_dir: Path, into: Path) -> None:
+    """Copy a work directory, or the copy `source` of it, with a repository outside of it."""
+    outer = find_outer_git_dir(work_dir)
+    for copied in (into, outer_copy_of(into)):
+        remove_tree(copied)
+    if outer is not None:
+        copy_tree(outer if source == work_dir else outer_copy_of(source), outer_copy_of(into))
+    staged = into.with_name(f"{into.name}.making")
+    remove_tree(staged)
+    copy_tree(source, staged)
+    publish_dir(staged, into)  # a copy that exists is whole
 
 
 class RunWorkTree:
@@ -81,15 +107,17 @@ class RunWorkTree:
         self, run: RunStore, environment: RunEnvironment, tree: Path | None = None
     ) -> None:
         """Open the shadow repository of the work directory, or of `tree`, mounted at its path."""
-        work_dir = Path(run.config.work_dir).resolve()
-        if run.path.resolve().is_relative_to(work_dir):
-            hint = "the agent would see its own recording; choose a --runs-dir outside"
-            raise Invalid(f"the run is inside its work directory: {run.path}", hint=hint)
         self._run = run
         self._environment = environment
-        self.work_dir = work_dir
-        self.tree = tree or work_dir
+        self.work_dir = Path(run.config.work_dir).resolve()
+        self.tree = tree or self.work_dir
         self.main = self._open_trees(self.tree, "main") if run.config.track_changes else None
+
+    def mounts_of(self, tree: Path) -> list[BindMount]:
+        """Return the mounts that show the copy `tree` at the path of the work directory."""
+        outer = find_outer_git_dir(self.work_dir)
+        mounts = [BindMount(tree, self.work_dir)]
+        return [BindMount(outer_copy_of(tree), outer), *mounts] if outer is not None else mounts
 
     def write_memory_file(self) -> None:
         config = self._run.config
@@ -113,15 +141,13 @@ class RunWorkTree:
         """Restore the work directory to snapshot `tree`; save its present state as `name` first."""
         if self.main is None or not tree:
             return
-        present = self.main.save_snapshot(name)
-        if present.tree != self.main.find_snapshot(tree).tree:
-            self.main.restore_snapshot(tree)
+        self.main.save_snapshot(name)
+        self.main.restore_snapshot(tree)
 
     def copy_for_session(self, session: str, tree: str) -> WorkTreeSnapshots:
         """Copy the work directory for one session and restore the copy to snapshot `tree`."""
         copy = self.copy_of(session)
-        remove_tree(copy)
-        copy_tree(self.tree, copy)
+        copy_work_tree(self.tree, self.work_dir, copy)
         trees = self._open_trees(copy, session)
         trees.restore_snapshot(tree)
         return trees
@@ -135,7 +161,8 @@ class RunWorkTree:
         return self._run.scratch_dir / "trees" / session
 
     def _open_trees(self, work_tree: Path, line: str) -> WorkTreeSnapshots:
-        return self._environment.open_snapshots(self._run.shadow_dir, work_tree, line=line)
+        shadow = self._run.shadow_dir
+        return self._environment.open_snapshots(shadow, work_tree, self.work_dir, line=line)
 
 
 class Budget:
@@ -206,6 +233,18 @@ class RunContext:
         self.stop_reason = ""
         self._running: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()
+
+    def command_prefix(self, tree: Path, cwd: Path | None = None) -> tuple[str, ...]:
+        """Return the prefix of a command that sees `tree` at the work directory's path.
+
+        In the directory itself, the command at least dies with its parent.
+        """
+        mode, work_dir = self.environment.isolation_mode, self.work_tree.work_dir
+        if mode is not IsolationMode.NONE and tree != work_dir:
+            return isolation_prefix(mode, self.work_tree.mounts_of(tree), cwd or work_dir)
+        if mode is IsolationMode.ROOT:
+            return isolation_prefix(mode, (), cwd or work_dir)
+        return self.environment.parent_death_prefix
 
     def stop_all(self, reason: str) -> None:
         """Start no more sessions and stop the running agents."""

@@ -5,6 +5,7 @@ repository; files missing after a crash are written when the run is continued.
 """
 
 import json
+import math
 
 from flightlog.agents.capture import dumps
 from flightlog.lab.events import RunSessionSummarized
@@ -30,10 +31,13 @@ def publish_session(context: RunContext, name: str) -> None:
         return
     planned = next(session for session in run.planned_sessions() if session.session_dir == name)
     session = RunSession(run, planned, context.work_tree.main)
-    captured = dumps.build_dump_files(session.exchanges) if session.calls else None
-    rebuilt = (
-        () if captured else dumps.build_rebuilt_files(rebuilt_of(session.folder, last.session_id))
+    limit = run.config.raw_dumps_max_mb
+    limit_bytes = math.inf if limit is None else limit << 20
+    captured = (
+        dumps.build_dump_files(session.exchanges, full_bytes=limit_bytes) if session.calls else None
     )
+    requests = () if captured else rebuilt_of(session.folder, last.session_id)
+    rebuilt = dumps.build_rebuilt_files(requests, full_bytes=limit_bytes)
     write_output_files(session.folder, captured or rebuilt, durable=False)
     for path, data in session.bundle.iter_files() if session.bundle else ():
         if path == MAIN or run.config.capture_subagent_trajectories:

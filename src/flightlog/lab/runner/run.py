@@ -26,6 +26,7 @@ from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab import events
 from flightlog.lab.config import RunConfig
 from flightlog.lab.replay.branch import Branch, remove_placed_transcripts, restored_work_tree
+from flightlog.lab.replay.restore import TREE, private_work_tree
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.commands import run_commands
 from flightlog.lab.runner.context import RunContext, RunEnvironment, RunWorkTree, SubmitJob
@@ -62,10 +63,13 @@ _TRUSTED_REASONS = frozenset({"completed", "max_turns"})
 _POLL_S = 0.2  # how long Ctrl-C may wait while sessions run in other threads
 
 
-def start_run(path: Path, config: RunConfig, environment: RunEnvironment) -> RunStore:
+def start_run(
+    path: Path, config: RunConfig, environment: RunEnvironment, text: str = ""
+) -> RunStore:
+    """Create a run and carry it out; `text` is the configuration as a person wrote it."""
     agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
-    return continue_run(environment.create_run(path, config), environment, again=False)
+    return continue_run(environment.create_run(path, config, text), environment, again=False)
 
 
 def add_replicates(
@@ -112,7 +116,8 @@ def _execute_run(
             run.append(_run_started_event(run, environment, driver), durable=True)
         run.append(events.RunResumed(process_tag()), durable=True)
         try:
-            tree = stack.enter_context(restored_work_tree(run, environment)) if branch else None
+            working = restored_work_tree if branch else private_work_tree
+            tree = stack.enter_context(working(run, environment))
             work_tree = RunWorkTree(run, environment, tree)
         except FlightlogError:
             run.append(events.RunEnded("refused", run.final_tree), durable=True)
@@ -140,7 +145,7 @@ def _run_started_event(
     permission = agent_setup.choose_permission(run.config, is_root=os.geteuid() == 0)
     note = ""
     if environment.isolation_mode is IsolationMode.NONE:
-        note = "mount namespaces are not available: sessions run one after the other"
+        note = "mount namespaces are not available: sessions run one after the other, in work_dir itself"
     elif not run.config.track_changes:
         note = "changes are not tracked: sessions run one after the other, each in the directory as it is then"
     version = driver.version(environment.environ)
@@ -173,9 +178,15 @@ def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
         else context.work_tree.main
     )
     suffix = f"_left_{context.run.state.takeover_count}"
-    tree = last_tree(context, attempt.session, attempt.number, trees, suffix) or attempt.tree
+    tree = context.run.state.found_tree  # what it left in place, before the directory was restored
+    if not tree or attempt.has_private_tree:
+        tree = last_tree(context, attempt.session, attempt.number, trees, suffix)
     ended = events.RunSessionEnded(
-        attempt.session, attempt.number, "interrupted", tree, error="the process that ran it died"
+        attempt.session,
+        attempt.number,
+        "interrupted",
+        tree or attempt.tree,
+        error="the process that ran it died",
     )
     context.run.append(ended, durable=True)
     publish_session(context, attempt.session)
@@ -322,13 +333,12 @@ def _prepare_start(context: RunContext, planned: PlannedSession, *, private: boo
 
 
 def _finish_run(context: RunContext) -> None:
-    """Restore the work directory, run the last commands, record the end, write output files."""
+    """Restore the final files, run the last commands, record the end, write output files."""
     run, state = context.run, context.run.state
     tree = run.final_tree
-    restored = state.baseline.tree if run.config.revert_work_dir and state.baseline else tree
     if not context.is_apart:
-        context.work_tree.restore_tree(restored, f"_before_end_{state.takeover_count}")
-        run.append(events.WorkTreeRestored(restored))
+        context.work_tree.restore_tree(tree, f"_before_end_{state.takeover_count}")
+        run.append(events.WorkTreeRestored(tree))
     try:
         if not context.is_apart:
             run_commands(context, "post", run.config.post_run_commands)
@@ -378,9 +388,9 @@ def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
         if last is not None and last.end is not None and last.number >= job.attempt:
             return last.stop_reason.encode()
         driver = agent_setup.select_driver(run.config, environment)
-        context = RunContext(
-            run, RunWorkTree(run, environment), environment, driver, job.budget_usd
-        )
+        copy = run.scratch_dir / TREE
+        work_tree = RunWorkTree(run, environment, copy if copy.is_dir() else None)
+        context = RunContext(run, work_tree, environment, driver, job.budget_usd)
         if last is not None and last.end is None:
             _mark_interrupted(context, last)
         planned = next(each for each in run.planned_sessions() if each.session_dir == job.session)

@@ -24,12 +24,12 @@ from flightlog.agents.claude_code.resume import (
     find_config_dir,
     list_output,
     project_dir,
+    restore_edits,
     transcript_file,
 )
 from flightlog.agents.claude_code.stream import AgentResult, read_outcome
 from flightlog.agents.process import end_process_tree
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
-from flightlog.agents.sandbox import BindMount, IsolationMode, isolation_prefix
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.session_reader import list_session_folder
 from flightlog.lab.config import RunConfig, SessionConfig
@@ -40,7 +40,7 @@ from flightlog.lab.runner.capture import CaptureTarget, capture_session, snapsho
 from flightlog.lab.runner.commands import run_verifiers
 from flightlog.lab.runner.context import RunContext
 from flightlog.lab.state import SessionAttempt
-from flightlog.lab.store import PlannedSession
+from flightlog.lab.store import SOURCE, PlannedSession
 from flightlog.model.text import pluralize
 from flightlog.store.files import ensure_dir, is_running, process_name, replace_file, resolve_inside
 from flightlog.store.git.snapshots import WorkTreeSnapshots
@@ -58,6 +58,10 @@ def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     has_transcript = False
     for name, path in list_output(transcript_dir(context), session_id):
         data = path.read_bytes()
+        source = context.run.path / SOURCE / TRANSCRIPT
+        if name == TRANSCRIPT and source.exists():  # a replay placed it with other calls
+            lines = source.read_bytes().splitlines(keepends=True)
+            data = b"".join(restore_edits(data.splitlines(keepends=True), lines))
         replace_file(resolve_inside(folder, name), scrub.clean_bytes(data), durable=True)
         has_transcript = has_transcript or name == TRANSCRIPT
     return has_transcript
@@ -67,7 +71,8 @@ def place_transcript(context: RunContext, parent: SessionAttempt) -> None:
     """Put the transcript that a session continues where its agent looks for it."""
     target = transcript_file(transcript_dir(context), parent.session_id)
     copy = context.run.path / parent.session / TRANSCRIPT
-    if not target.exists() and copy.exists():
+    is_edited = (context.run.path / SOURCE / TRANSCRIPT).exists()  # by `write_edits_whole`
+    if (is_edited or not target.exists()) and copy.exists():
         ensure_dir(target.parent)
         replace_file(target, copy.read_bytes(), durable=False)
 
@@ -109,6 +114,11 @@ class SessionStart(Struct, frozen=True):
     resume: str = ""
     arguments: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
+
+    @property
+    def work_tree(self) -> Path | None:
+        """Where its files are; None if changes are not tracked."""
+        return self.trees.work_tree if self.trees is not None else None
 
 
 @contextmanager
@@ -231,7 +241,7 @@ def _run_agent(
         resume,
         bool(resume),
         (*arguments, *start.arguments, *hook_arguments),
-        _command_prefix(context, start),
+        context.command_prefix(start.work_tree or context.work_tree.tree),
     )
     agent = context.driver.start(prompt)
     run.append(AgentStarted(start.planned.session_dir, start.attempt, process_name(agent.pid)))
@@ -247,18 +257,6 @@ def _put_long_prompt_aside(arguments: list[str], path: Path) -> list[str]:
     at = arguments.index(option)
     replace_file(path, arguments[at + 1].encode(), durable=False)
     return [*arguments[:at], f"{option}-file", str(path), *arguments[at + 2 :]]
-
-
-def _command_prefix(context: RunContext, start: SessionStart) -> tuple[str, ...]:
-    """Return the command that isolates the agent, or lets it die with its parent."""
-    means, work_dir = context.environment.isolation_mode, context.work_tree.work_dir
-    if start.trees is not None and start.trees.work_tree != work_dir:
-        return isolation_prefix(means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
-    return (
-        isolation_prefix(means, (), work_dir)
-        if means is IsolationMode.ROOT
-        else context.environment.parent_death_prefix
-    )
 
 
 def _session_budget(

@@ -1,10 +1,12 @@
 """Compare groups of trials.
 
-All tests of an analysis are one family under Holm's rule, so an analysis without any effect reports
-a finding at most one time in twenty. With fewer than five trials on either side there is no test
-and no verdict. An action seen fewer than five times in both groups together is not tested; the sum
-of both decides that, so neither group is favored. If a stopping rule decided the number of trials,
-only tests that hold under it are made: shares, not amounts. Pure for a given seed.
+Two groups are compared once: by their verifiers, else by their actions, else by their cost. Of two
+actions only one is tested, because the other one is its complement; tokens are not tested beside
+the cost that they cause. All tests of an analysis are one family under Holm's rule, so an analysis
+without any effect reports a finding at most one time in twenty. With fewer than five trials on
+either side there is no test and no verdict. If a stopping rule decided the number of trials, only
+tests that hold under it are made: the shares of actions seen five times or more, not amounts. Pure
+for a given seed.
 """
 
 from collections import Counter
@@ -25,7 +27,8 @@ AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
     "input_tokens": lambda trial: trial.input_tokens,
     "cost_usd": lambda trial: trial.cost_usd,
 }
-_TESTED_AMOUNTS = ("output_tokens", "cost_usd")
+_TESTED_AMOUNTS = ("cost_usd", "output_tokens")  # the first that is on record
+_PAIR = 2
 
 
 class ShareEstimate(Struct, frozen=True):
@@ -110,8 +113,14 @@ class ExperimentAnalysis(Struct, frozen=True):
 
 
 def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
-    """Yield every test of `group` against `base` that is possible."""
-    yield from _compare_actions(base, group, seed)
+    """Yield the tests of `group` against `base`: one for each question that can be asked."""
+    tests = list(_compare_outcomes(base, group)) or list(_compare_actions(base, group, seed))
+    if not tests and not (base.is_stopped_early or group.is_stopped_early):
+        tests = list(_compare_amounts(base, group, seed))
+    yield from tests
+
+
+def _compare_outcomes(base: TrialGroup, group: TrialGroup) -> Iterator[Comparison]:
     for verifier in list_verifiers([base, group]):
         one, other = (
             [trial.outcomes[verifier] for trial in side.trials if verifier in trial.outcomes]
@@ -121,8 +130,6 @@ def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[C
             yield _compare_shares(
                 "outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other)))
             )
-    if not (base.is_stopped_early or group.is_stopped_early):
-        yield from _compare_amounts(base, group, seed)
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
@@ -141,16 +148,18 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
     )
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
-    if not (base.is_stopped_early or group.is_stopped_early):
+    kinds = sorted(Counter([*one, *other]).items())
+    if len(kinds) > _PAIR and not (base.is_stopped_early or group.is_stopped_early):
         p, name = inference.compare_kinds(one, other, seed)
         a, b = Counter(one), Counter(other)
         # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
-        effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
+        effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key, _ in kinds) / 2
         yield Comparison(
             group.name, "actions", "all", effect, None, name, p, addresses=_trial_paths(base, group)
         )
-    for key, seen in sorted(Counter([*one, *other]).items()):
-        if seen >= SAMPLES_MIN:
+        return
+    for key, seen in kinds[:1] if len(kinds) == _PAIR else kinds:
+        if seen >= SAMPLES_MIN or len(kinds) <= _PAIR:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
             yield _compare_shares("action", key, (base, group), pairs)
 
@@ -165,6 +174,7 @@ def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
             yield Comparison(
                 group.name, "amount", name, mean.mean, mean.interval, test, p, addresses=places
             )
+            return
 
 
 def _compare_shares(

@@ -27,11 +27,13 @@ level exactly. Pure for a given seed; numpy is imported only when needed, as it 
 import functools
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from math import comb, exp, hypot, inf, lgamma, log, sqrt
-from statistics import NormalDist, fmean
+from math import comb, exp, hypot, inf, lgamma, log
+from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
+
+from flightlog.model.shares import wilson_bounds
 
 _PRIOR = 0.5  # Jeffreys' prior, the 1/2 in the formula above
 _HALVINGS = 60  # more than the 52 bits of a float's fraction
@@ -142,7 +144,7 @@ def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> Confidenc
         return ConfidenceInterval(
             *sequential_interval(count.count, count.n, confidence), ALWAYS, confidence
         )
-    return ConfidenceInterval(*_wilson_bounds(count.count, count.n, confidence), WILSON, confidence)
+    return ConfidenceInterval(*wilson_bounds(count.count, count.n, confidence), WILSON, confidence)
 
 
 def difference_interval(
@@ -157,27 +159,13 @@ def difference_interval(
         )
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
-        _wilson_bounds(count.count, count.n, confidence) for count in (one, other)
+        wilson_bounds(count.count, count.n, confidence) for count in (one, other)
     )
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
     above = hypot(high_other - other.share, one.share - low_one)
     return ConfidenceInterval(
         max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence
-    )
-
-
-def _wilson_bounds(hits: int, n: int, confidence: float) -> tuple[float, float]:
-    assert 0 <= hits <= n, "a part is at most the whole"
-    assert n > 0, "nothing can be said of no samples"
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share, square = hits / n, z * z
-    middle, scale = 2 * hits + square, 2 * (n + square)
-    low = middle - 1 - z * sqrt(square - 2 - 1 / n + 4 * share * (n * (1 - share) + 1))
-    high = middle + 1 + z * sqrt(square + 2 - 1 / n + 4 * share * (n * (1 - share) - 1))
-    return (
-        0.0 if hits == 0 else max(low / scale, 0.0),
-        1.0 if hits == n else min(high / scale, 1.0),
     )
 
 

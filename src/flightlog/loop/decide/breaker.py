@@ -11,7 +11,7 @@ from flightlog.loop.plan.schema import Plan
 from flightlog.loop.state import HOUR_S, LoopState
 from flightlog.model.text import pluralize
 
-HELP = "pause_and_request_help"
+HELP, REVIEW = "pause_and_request_help", "pause_and_review"
 
 
 class BreakerTrip(NamedTuple):
@@ -48,7 +48,9 @@ def find_trip(state: LoopState, plan: Plan) -> BreakerTrip | None:
     )
     for limit, count, sentence, noun in in_a_row:
         if limit and count >= limit:
-            return BreakerTrip(sentence.format(pluralize(count, noun)), HELP)
+            # A probe would be denied as well, so the loop pauses instead.
+            action = REVIEW if sentence.startswith("permission") else HELP
+            return BreakerTrip(sentence.format(pluralize(count, noun)), action)
     return _find_condition_trip(state, plan)
 
 
@@ -110,25 +112,38 @@ def _condition_variables(state: LoopState) -> dict[str, float]:
     return {**lengths, **numbers, **metrics, **own}
 
 
-def exhausted_budget(state: LoopState, now: float, *, begun: bool = False) -> str:
-    """Return a sentence about the budget that is used up, or ""; a begun iteration may end."""
+class UsedBudget(NamedTuple):
+    """A limit that is used up: its name, its value and a sentence."""
+
+    name: str
+    limit: float
+    sentence: str
+
+
+def find_used_budget(state: LoopState, now: float, *, begun: bool = False) -> UsedBudget | None:
+    """Return the limit that is used up, or None; a begun iteration may end."""
     limits, totals, iterations = state.budgets, state.totals, state.config.max_iterations
     worked = now - (state.started_at or now) - state.rested_s
-    used = ""
-    if not begun and state.iterations >= iterations:
-        used = f"{state.iterations} of {iterations} iterations"
-    elif limits.calls is not None and totals.calls >= limits.calls:
-        used = f"{totals.calls} of {limits.calls} model calls"
-    elif limits.tokens is not None and totals.total_tokens >= limits.tokens:
-        used = f"{totals.total_tokens} of {limits.tokens:g} tokens"
-    elif limits.usd is not None and totals.cost_usd >= limits.usd:
-        used = f"{totals.cost_usd:.4f} of {limits.usd:g} USD"
-    elif limits.usd is not None and totals.unpriced_calls:
+    if limits.usd is not None and totals.unpriced_calls:
         calls = pluralize(totals.unpriced_calls, "model call")
-        return f"budget: the price of {calls} is not known, so {limits.usd:g} USD cannot be kept"
-    elif limits.wall_time_seconds is not None and worked >= limits.wall_time_seconds:
-        used = f"{worked:.0f} of {limits.wall_time_seconds:g} seconds"
-    return f"budget: {used} are used" if used else ""
+        why = f"budget: the price of {calls} is not known, so {limits.usd:g} USD cannot be kept"
+        return UsedBudget("usd", 0, why)
+    pairs: tuple[tuple[str, float, float | None, str], ...] = (
+        (
+            "max_iterations",
+            state.iterations,
+            None if begun else iterations,
+            "{:.0f} of {:g} iterations",
+        ),
+        ("calls", totals.calls, limits.calls, "{:.0f} of {:g} model calls"),
+        ("tokens", totals.total_tokens, limits.tokens, "{:.0f} of {:g} tokens"),
+        ("usd", totals.cost_usd, limits.usd, "{:.4f} of {:g} USD"),
+        ("wall_time_seconds", worked, limits.wall_time_seconds, "{:.0f} of {:g} seconds"),
+    )
+    for name, used, limit, words in pairs:
+        if limit is not None and used >= limit:
+            return UsedBudget(name, limit, f"budget: {words.format(used, limit)} are used")
+    return None
 
 
 def hour_full_until(state: LoopState, now: float) -> float:

@@ -149,9 +149,16 @@ def choose_next(state: LoopState, plan: Plan, now: float) -> Sequence[events.Eve
 
 
 def _task_key(state: LoopState, task: Task) -> str:
-    """Return the key of a task's effects, which is the same for all attempts."""
+    """Return the key of a task's effects: the same for all attempts until a person wants it redone."""
     name = f"{state.marker}/{state.session_id}/{task.task_id}"
+    if redo := state.task_state(task.task_id).redo_count:
+        name += f"/{redo}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]
+
+
+def has_ready_task(state: LoopState, plan: Plan) -> bool:
+    """Return whether a task can start, now or after a wait."""
+    return any(_is_ready(state, plan, task) for task in plan.tasks)
 
 
 def _is_ready(state: LoopState, plan: Plan, task: Task) -> bool:
@@ -226,7 +233,7 @@ def _make_decision(
 def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
     """End or pause a session in which no task can start.
 
-    It is completed only if every task was verified and every gate passed.
+    It is completed only if every task is completed and every gate passed.
     """
     by_status: dict[str, list[str]] = {}
     for task in plan.tasks:
@@ -236,7 +243,7 @@ def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
     if gate and (completed or _waits_only_for_gate(state, plan)):
         return _blocked_gate_events(state, gate.name)
     if completed:
-        return [events.LoopEnded("completed", f"all {len(plan.tasks)} tasks were verified")]
+        return [events.LoopEnded("completed", describe_completion(plan))]
     deferred = by_status.get("deferred", [])
     if deferred and "failed" not in by_status:
         verb = "waits" if len(deferred) == 1 else "wait"
@@ -248,6 +255,14 @@ def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
         if status != "completed"
     ]
     return [events.LoopEnded("error", "; ".join(parts))]
+
+
+def describe_completion(plan: Plan) -> str:
+    """Return how many tasks were completed; only those with a verifier were verified."""
+    checked, count = sum(task.has_verifier for task in plan.tasks), len(plan.tasks)
+    every = "the only task was" if count == 1 else f"all {count} tasks were"
+    some = f", {checked} of them verified" if checked else ", none verified"
+    return f"{every} verified" if checked == count else f"{every} completed{some}"
 
 
 def _waits_only_for_gate(state: LoopState, plan: Plan) -> bool:

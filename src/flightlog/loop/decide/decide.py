@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 from flightlog.loop import events
 from flightlog.loop.decide import breaker, gates, recovery
-from flightlog.loop.decide.choose import choose_next
+from flightlog.loop.decide.choose import choose_next, has_ready_task
 from flightlog.loop.decide.gates import gate_events, milestone_events
 from flightlog.loop.plan.schema import Plan, Task
 from flightlog.loop.state import LoopState
 from flightlog.model.text import pluralize
+
+# Reports in the log entry of a task's end; the source document counts `features_found`.
+_REPORTED = {"feature": "features_found", "doc": "documents_written", "artifact": "artifacts"}
+_REPORTED |= {"metric": "metrics", "effect": "effects", "context": "context_updates"}
 
 
 class AppendEvents(NamedTuple):
@@ -37,6 +41,19 @@ class VerifyTask(NamedTuple):
     attempt: int
 
 
+class CloseAttempt(NamedTuple):
+    """Record the attempt that a killed runner left behind."""
+
+    task: Task
+    attempt: int
+
+
+class CommitTask(NamedTuple):
+    """Commit the files of a verified task."""
+
+    task: Task
+
+
 class WaitUntil(NamedTuple):
     """Wait until a time or a request."""
 
@@ -48,7 +65,7 @@ class StopRunner(NamedTuple):
     """End the runner: the session is not in progress."""
 
 
-Effect = AppendEvents | RunTask | VerifyTask | WaitUntil | StopRunner
+Effect = AppendEvents | RunTask | VerifyTask | CloseAttempt | CommitTask | WaitUntil | StopRunner
 
 
 def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
@@ -71,7 +88,9 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     return _continue_task(state, plan, now) or _choose_effect(state, plan, now)
 
 
-def _continue_task(state: LoopState, plan: Plan, now: float) -> Effect | None:
+def _continue_task(  # noqa: PLR0911 - one per stage
+    state: LoopState, plan: Plan, now: float
+) -> Effect | None:
     """Return the next effect for a task that is running, to be verified or to be recovered."""
     if not state.current_task:
         return None
@@ -79,15 +98,25 @@ def _continue_task(state: LoopState, plan: Plan, now: float) -> Effect | None:
     match at.stage:
         case "running":
             return _limit_effect(state, now, begun=True) or RunTask(task, at.attempt, at.mode)
+        case "cut":
+            return CloseAttempt(task, at.attempt)
         case "ran":
             return _effect_after_run(state, task)
         case "right":
-            spent_s = state.last_at - (at.started_at or state.last_at)
-            return AppendEvents([events.TaskEnded(task.task_id, "success", spent_s, "verified")])
+            return _finish_task(state, task)
         case "failed":
             return _recover_task(state, task)
         case _:
             return None
+
+
+def _finish_task(state: LoopState, task: Task) -> Effect:
+    at = state.task_state(task.task_id)
+    if state.config.commit_per_task and task.has_verifier and at.commit is None:
+        return CommitTask(task)
+    why = "verified" if task.has_verifier else "its run succeeded; it has no verifier"
+    counts = {_REPORTED.get(kind, kind): count for kind, count in at.reports.items()}
+    return AppendEvents([events.TaskEnded(task.task_id, "success", at.active_s, why, counts)])
 
 
 def _effect_after_run(state: LoopState, task: Task) -> Effect:
@@ -96,6 +125,8 @@ def _effect_after_run(state: LoopState, task: Task) -> Effect:
         why = "the diagnosis is made"
         return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "retry", why)])
     if task.run.repeat and at.mode == "work" and not at.exit_ready:
+        if at.question and gates.should_ask(state, "agent"):
+            return _ask_for_agent(state, task, "the agent asks a question")
         why = f"round {at.round_count}: no exit signal with two indicators yet"
         return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "repeat", why)])
     return VerifyTask(task, at.attempt)
@@ -104,18 +135,30 @@ def _effect_after_run(state: LoopState, task: Task) -> Effect:
 def _recover_task(state: LoopState, task: Task) -> Effect:
     at = state.task_state(task.task_id)
     action, wait_s, why = recovery.choose_recovery(state, task)
-    spent = state.last_at - (at.started_at or state.last_at)
+    spent = at.active_s
     started = events.RecoveryStarted(task.task_id, at.attempt, action, why, wait_s)
     match action:
         case "skip":
             return AppendEvents([started, events.TaskEnded(task.task_id, "skipped", spent, why)])
+        case "ask":
+            return _ask_for_agent(state, task, why)
         case "escalate" if gates.should_ask(state, "error"):
-            text = f"{task.name}: {why}. {at.error_message[-300:]}"
-            return AppendEvents([started, gates.make_question(state, "error", task.task_id, text)])
+            about = "denied" if recovery.denied_tools(state, task.task_id) else "error"
+            last = "" if about == "denied" else f" {recovery.explain_error(at.error_message)}"
+            text = f"{task.name}: {why}.{last}"
+            return AppendEvents([started, gates.make_question(state, about, task.task_id, text)])
         case "escalate":
             return AppendEvents([started, *gates.safe_choice(state, "error", task)])
         case _:
             return AppendEvents([started])
+
+
+def _ask_for_agent(state: LoopState, task: Task, why: str) -> Effect:
+    at = state.task_state(task.task_id)
+    question = gates.make_question(
+        state, "agent", task.task_id, f"{task.name}: the agent asks: {at.question}"
+    )
+    return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "ask", why), question])
 
 
 def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
@@ -123,10 +166,9 @@ def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     notes: list[events.Event] = [*gate_events(state, plan), *milestone_events(state, plan)]
     if notes := [*notes, *_alert_events(state, plan)]:
         return AppendEvents(notes)
-    statuses = {state.task_state(task.task_id).status for task in plan.tasks}
     closing = state.breaker.state == "half_open" and state.breaker.probe_result is True
     effect = None
-    if closing or not statuses.isdisjoint({"pending", "in_progress"}):
+    if closing or has_ready_task(state, plan):
         effect = _breaker_effect(state, plan, now)
     if effect := effect or _review_effect(state, plan):
         return effect
@@ -155,9 +197,9 @@ def _alert_events(state: LoopState, plan: Plan) -> list[events.Event]:
 
 def _limit_effect(state: LoopState, now: float, *, begun: bool) -> Effect | None:
     """Check budgets and rate limits before an attempt starts or, if `begun`, continues."""
-    if why := breaker.exhausted_budget(state, now, begun=begun):
-        opened = events.BreakerChanged("closed", "open", why, "paused")
-        return AppendEvents([opened, events.LoopPaused(why)])
+    if used := breaker.find_used_budget(state, now, begun=begun):
+        opened = events.BreakerChanged("closed", "open", used.sentence, "paused")
+        return AppendEvents([opened, events.LoopPaused(used.sentence)])
     if state.wait_until > now:
         return WaitUntil(state.wait_until, "until a limit is lifted")
     until = breaker.hour_full_until(state, now)

@@ -1,83 +1,39 @@
 """Fold events into the state of a session: `apply_event` applies one."""
 
-from typing import Any, assert_never
+from typing import assert_never
+
+import msgspec
 
 from flightlog.loop import events
 from flightlog.loop.state import (
+    FILES_MAX,
     HOUR_S,
     RECENT,
+    TIMELINE_MAX,
     BreakerState,
     GateState,
     LoopState,
     OpenQuestion,
     PendingAnswer,
     TaskState,
+    TimelineEntry,
+    add_counts,
+    apply_report,
 )
+from flightlog.model.text import format_utc_time, one_line
 
-FEATURE = {
-    "feature_id": "", "name": "", "category": "unknown", "directory": "", "purpose": "", "key_files": [],
-    "dependencies": [], "status": "discovered", "documented": False, "challenges_generated": False,
-    "assumptions_count": 0,
-}  # fmt: skip
-CONTEXT: dict[str, Any] = {
-    "features_discovered": [], "features_documented": [], "assumptions_identified": 0, "challenges_generated": [],
-    "validations_planned": [], "validations_executed": [],
-}  # fmt: skip
-KINDS = ("feature", "metric", "artifact", "context", "confidence", "effect", "doc")
-LIST_MAX = 10_000  # items of a list in the context, which every checkpoint contains
+RESET = "reset by a person"  # the action of a breaker change that forgets its trips
+_UNFINISHED = frozenset({"interrupted", "budget", "cut"})  # the attempt runs again
+_TEXT_MAX = 300  # characters of a text in the timeline
 _RATE_MIN, _RATE_MAX = 0.01, 0.5  # so that the learning rate neither vanishes nor oscillates
-
-
-def _apply_report(state: LoopState, event: events.TaskReported) -> None:
-    task = state.ensure_task(event.task)
-    match event.report_type:
-        case "feature" if isinstance(event.value, dict):
-            before = state.features.get(event.name, FEATURE)
-            state.features[event.name] = {**before, **event.value, "feature_id": event.name}
-        case "metric" if isinstance(event.value, int | float):
-            state.metrics[event.name] = float(event.value)
-        case "artifact" if event.name not in task.artifacts:
-            task.artifacts.append(event.name)
-        case "context" if isinstance(event.value, dict):
-            _merge_context(state, event.value)
-        case "confidence" if isinstance(event.value, int | float):
-            task.reported_confidence = min(max(float(event.value), 0.0), 1.0)
-        case "effect" if event.name not in task.effects:
-            task.effects.append(event.name)
-        case "doc" if isinstance(event.value, dict):
-            state.docs = [document for document in state.docs if document.get("path") != event.name]
-            state.docs.append({**event.value, "path": event.name, "task_id": event.task})
-
-
-def _merge_context(state: LoopState, variables: dict[str, Any]) -> None:
-    """Add new items to lists, and replace other variables."""
-    for name, value in variables.items():
-        old = state.context.get(name, CONTEXT.get(name))
-        if isinstance(old, list) and isinstance(value, list):
-            state.context[name] = [*old, *(item for item in value if item not in old)][:LIST_MAX]
-        else:
-            state.context[name] = value
-
-
-def metric_value(state: LoopState, name: str) -> float | None:
-    """Return a reported metric, or the value or list length of a context variable, or None."""
-    if name in state.metrics:
-        return state.metrics[name]
-    value = state.context.get(name)
-    if isinstance(value, list):
-        return float(len(value))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return None
 
 
 def apply_event(state: LoopState, at: float, event: events.Event) -> None:
     """Apply an event that happened at `at`."""
     state.totals.events += 1
-    resumed = isinstance(event, events.RunnerAcquired) and event.is_resumed
-    if resumed and state.resting_since is None:
-        state.rested_s += max(at - state.last_at, 0.0)  # no runner since the crash
-    state.last_at = max(state.last_at, at)
+    before, state.last_at = state.last_at, max(state.last_at, at)
+    if isinstance(event, events.RunnerAcquired) and event.is_resumed:
+        _apply_takeover(state, min(max(before, event.last_alive_at), at), at)
     if isinstance(event, events.SessionEvent):
         _apply_session_event(state, at, event)
     elif isinstance(event, events.TaskEvent):
@@ -89,10 +45,32 @@ def apply_event(state: LoopState, at: float, event: events.Event) -> None:
     elif isinstance(event, events.QuestionAsked):
         state.question = OpenQuestion(event, at)
         state.question_count += 1
+        if event.trigger == "agent":
+            state.ensure_task(event.task).questions_asked += 1
+        _add_note(state, at, "question", event.text)
         state.totals.help_requests += 1
         state.breaker.asked_question |= event.trigger.startswith("breaker")
     else:
         _apply_answer(state, at, event)
+
+
+def _apply_takeover(state: LoopState, alive_at: float, at: float) -> None:
+    """Count the time since the last runner was alive as rest, and mark the run it left behind."""
+    if state.status != "in_progress" or state.resting_since is not None:
+        return
+    state.rested_s += at - alive_at
+    task = state.tasks.get(state.current_task)
+    where = ""
+    if task is not None and task.stage == "running" and task.run_started_at is not None:
+        task.stage, task.cut_s = "cut", max(alive_at - task.run_started_at, 0.0)
+        where = f" during task {state.current_task}, attempt {task.attempt}"
+    _add_note(state, alive_at, "crash", f"the runner was killed{where}")
+    _add_note(state, at, "resume", "another runner continued")
+
+
+def _add_note(state: LoopState, at: float, kind: str, text: str) -> None:
+    state.timeline.append(TimelineEntry(at, kind, one_line(text, _TEXT_MAX)))
+    del state.timeline[:-TIMELINE_MAX]
 
 
 def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent) -> None:
@@ -106,40 +84,77 @@ def _apply_session_event(state: LoopState, at: float, event: events.SessionEvent
             state.tasks_total = event.tasks_total
             state.learning_rate, state.marker = event.config.learning_rate, event.marker
             state.status, state.started_at = "in_progress", at
+            state.names, state.phase = dict(event.names), event.phase
+            state.metrics = dict(event.metrics)
+            _add_note(state, at, "start", f"plan «{event.plan}»")
         case events.RunnerAcquired():
             state.epoch = event.epoch
         case events.LoopPaused() | events.LoopStopped():
             state.status, state.reason = "paused", event.reason
-            state.question = state.verdict = None
-            state.resting_since = at
+            if state.verdict is not None and state.verdict.question is not None:
+                state.question = state.verdict.question  # it can still be answered
+            state.verdict, state.resting_since = None, at
+            _add_note(state, at, "pause", event.reason)
             state.stop_signal = event.signal if isinstance(event, events.LoopStopped) else ""
         case events.LoopResumed():
             _apply_resume(state, at, event)
         case events.LoopEnded():
             state.status, state.reason = event.status, event.reason
             state.ended_at, state.question = at, None
+            _add_note(state, at, "end", f"{event.status}: {event.reason}")
         case _:
             assert_never(event)
 
 
 def _apply_resume(state: LoopState, at: float, event: events.LoopResumed) -> None:
-    """Continue after a rest: failed and deferred tasks are tried again, questions asked again."""
+    """Continue after a rest: failed and deferred tasks are tried again, questions stay open."""
+    _add_note(state, at, "resume", event.reason)
     if state.resting_since is not None:
         state.rested_s += at - state.resting_since
     state.status, state.reason, state.stop_signal = "in_progress", "", ""
     state.resting_since, state.ended_at = None, None
     state.budgets = event.budgets or state.budgets
+    if event.max_iterations is not None:
+        state.config = msgspec.structs.replace(state.config, max_iterations=event.max_iterations)
+    state.allowed_tools += event.allowed_tools
+    if state.question is not None:
+        state.question.asked_at = at
+        if event.allowed_tools and state.question.event.trigger == "denied":
+            state.question = None
     state.wait_until = 0.0
     if state.breaker.state == "open":
         state.breaker.state, state.breaker.probes, state.breaker.since = "half_open", 0, at
     for task in state.tasks.values():
-        if task.status in {"deferred", "failed"}:
-            task.status, task.stage, task.is_diagnosed = "pending", "idle", False
-            task.failures = task.same_error_count = 0
-            task.result, task.ended_at = None, None
+        if task.status in {"deferred", "failed"} or (event.allowed_tools and task.denied_tools):
+            _reopen_task(task)
 
 
-def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> None:
+def _reopen_task(task: TaskState) -> None:
+    task.status, task.stage, task.is_diagnosed = "pending", "idle", False
+    task.failures = task.same_error_count = task.questions_asked = 0
+    task.result, task.ended_at, task.duration_s = None, None, None
+    task.denied_tools, task.reason = [], ""
+
+
+def _apply_redo(state: LoopState, task: TaskState, at: float, event: events.TaskReopened) -> None:
+    if event.is_restored:
+        task.changes = {}
+        if task.ended_at is None:  # it continues when the session is resumed
+            return
+    _reopen_task(task)
+    task.redo_count += 1
+    task.is_approved, task.commit, task.retry_at = True, None, 0.0
+    task.effects, task.question, task.answer = [], "", ""
+    _add_note(state, at, "resume", f"task {event.task} is to be done again: {event.reason}")
+    _close_question(state, "", event.task)
+    if state.status in {"completed", "error"}:
+        state.status, state.ended_at, state.resting_since = "paused", None, at
+        state.reason = f"task {event.task} is to be done again"
+
+
+def _apply_task_event(  # noqa: C901 - one case per event
+    state: LoopState, at: float, event: events.TaskEvent
+) -> None:
     task = state.ensure_task(event.task)
     match event:
         case events.DecisionMade():
@@ -149,12 +164,23 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             task.is_approved = task.is_approved and event.action == "escalate"
         case events.TaskStarted():
             _apply_task_start(state, task, at, event)
+        case events.AttemptRunStarted():
+            task.snapshot = task.snapshot or event.snapshot
+            task.run_snapshot, task.run_started_at = event.snapshot, at
+            task.agent_session, task.is_unfinished = event.agent_session, False
+            task.reports = {}  # the report of an attempt is read again as a whole
+            if not event.is_resumed:
+                task.session_tokens, task.session_usd = 0, 0.0
+        case events.TaskReopened():
+            _apply_redo(state, task, at, event)
+        case events.TaskCommitted():
+            task.commit = event.commit
         case events.AttemptEnded():
             _apply_attempt_end(state, task, at, event)
         case events.TaskVerified():
             _apply_verification(state, task, event)
         case events.RecoveryStarted():
-            if event.action in {"skip", "escalate"}:
+            if event.action in {"skip", "escalate", "ask"}:
                 return  # the next event ends the task or asks a person
             task.stage, task.retry_at = "idle", at + event.wait_s
             task.is_diagnosed = task.is_diagnosed or event.action == "diagnose"
@@ -163,6 +189,7 @@ def _apply_task_event(state: LoopState, at: float, event: events.TaskEvent) -> N
             status = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
             task.status, task.stage = status, "idle"
             task.result, task.reason = event.result, event.reason
+            task.denied_tools = [] if status == "completed" else task.denied_tools
             task.ended_at, task.duration_s = at, event.duration_s
             state.verdict = None
             state.current_task = "" if state.current_task == event.task else state.current_task
@@ -175,7 +202,9 @@ def _apply_task_start(
 ) -> None:
     task.status, task.stage = "in_progress", "running"
     task.attempt, task.mode = event.attempt, event.mode
-    task.effect_id, task.agent_session = event.effect_id, event.agent_session
+    task.effect_id, task.run_started_at = event.effect_id, None
+    if not task.is_unfinished and not task.answer:
+        task.agent_session = ""
     task.exit_ready = False
     task.started_at = at if task.started_at is None else task.started_at
     state.current_task = event.task
@@ -191,13 +220,24 @@ def _apply_attempt_end(
         task.sessions.append(event.agent_session)
     if event.diff:
         task.diffs.append(event.diff)
-    if event.result in {"interrupted", "budget"}:
-        return  # the attempt has no result: it runs again under the same number and key
+    for path, added, removed in event.changes:
+        _add_change(task, path, added, removed)
+    task.run_started_at, task.active_s = None, task.active_s + event.duration_s
+    task.last_message = event.last_message or task.last_message
+    task.is_unfinished = event.result in _UNFINISHED or event.result == "limited"
+    if event.result in _UNFINISHED:
+        # The attempt has no result: it runs again under the same number and key.
+        task.stage, task.cut_count = "running", task.cut_count + (event.result == "cut")
+        return
     if event.result == "limited":
-        task.stage, task.retry_at = "idle", at + (event.limit_s or 0)
-        state.wait_until = max(state.wait_until, at + (event.limit_s or 0))
+        until = at + (event.limit_s or 0)
+        task.stage, task.retry_at = "idle", until
+        state.wait_until, state.wait_reason = max(state.wait_until, until), "the API's limit"
+        _add_note(state, at, "wait", f"until {format_utc_time(until)}: the API's limit")
         task.attempt -= 1
         return
+    task.question, task.answer = event.question, ""
+    task.denied_tools = list(event.denied_tools)
     state.totals.attempts += 1
     breaker = state.breaker
     breaker.permission_denials = breaker.permission_denials + 1 if event.permission_denials else 0
@@ -216,8 +256,16 @@ def _apply_attempt_end(
         task.severity, task.verify_failed = event.severity, False
 
 
+def _add_change(task: TaskState, path: str, added: int | None, removed: int | None) -> None:
+    old = task.changes.get(path, (0, 0))
+    if path in task.changes or len(task.changes) < FILES_MAX:
+        task.changes[path] = (add_counts(old[0], added), add_counts(old[1], removed))
+
+
 def _apply_verification(state: LoopState, task: TaskState, event: events.TaskVerified) -> None:
     state.breaker.verify_count += 1
+    task.active_s += event.duration_s
+    task.artifacts += [name for name in event.artifacts if name not in task.artifacts]
     if event.passed:
         task.stage = "right"
         _update_expectation(state, right=True)
@@ -268,18 +316,28 @@ def _apply_note_event(state: LoopState, at: float, event: events.NoteEvent) -> N
             state.totals.total_tokens += event.total_tokens
             state.totals.cost_usd += event.cost_usd or 0.0
             state.totals.unpriced_calls += event.cost_usd is None
+            task = state.ensure_task(event.task)
+            task.calls += event.calls
+            task.session_tokens += event.total_tokens
+            task.session_usd += event.cost_usd or 0.0
+            task.cost_usd += event.cost_usd or 0.0
+            task.unpriced_calls += event.cost_usd is None
             if state.budgets.calls_per_hour and event.calls:
                 state.call_times = [time for time in state.call_times if time > at - HOUR_S] + [at]
         case events.TaskReported():
-            _apply_report(state, event)
+            apply_report(state, event)
         case events.GateChecked():
-            before = state.gates.get(event.name)
-            accepted = before is not None and before.is_accepted
+            accepted = state.gates.get(event.name, GateState(None, None)).is_accepted
             state.gates[event.name] = GateState(event.value, event.passed, accepted)
         case events.MilestoneReached():
             state.milestones[event.name] = at
         case events.WaitStarted():
-            state.wait_until = event.until
+            state.wait_until, state.wait_reason = event.until, event.reason
+            until = format_utc_time(event.until)
+            _add_note(state, at, "wait", f"until {until}: {event.reason}")
+        case events.GateAccepted():
+            state.gates.setdefault(event.name, GateState(None, None)).is_accepted = True
+            _close_question(state, "gate", event.name)
         case events.AlertRaised():
             state.alerts.append(event.condition)
         case _:
@@ -288,8 +346,12 @@ def _apply_note_event(state: LoopState, at: float, event: events.NoteEvent) -> N
 
 def _apply_breaker_change(state: LoopState, at: float, event: events.BreakerChanged) -> None:
     breaker, state.verdict = state.breaker, None
+    _add_note(state, at, "breaker", f"{event.to_state.replace('_', ' ')}: {event.condition}")
     if event.to_state == "closed":
-        state.breaker = BreakerState(trips=breaker.trips)
+        is_reset = event.action == RESET
+        state.breaker = BreakerState(trips=0 if is_reset else breaker.trips)
+        if is_reset:
+            _close_question(state, "breaker")
         return
     breaker.state, breaker.since, breaker.probes, breaker.probe_result = event.to_state, at, 0, None
     if event.to_state == "open":
@@ -298,12 +360,21 @@ def _apply_breaker_change(state: LoopState, at: float, event: events.BreakerChan
         breaker.condition, breaker.action = event.condition, event.action
 
 
+def _close_question(state: LoopState, trigger: str, task: str = "") -> None:
+    asked = state.question.event if state.question else None
+    if asked is not None and asked.trigger.startswith(trigger) and task in {"", asked.task}:
+        state.question = None
+
+
 def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -> None:
     question, state.question = state.question, None
     state.totals.human_interventions += event.answered_by == "person"
     if question is None or question.event.question_id != event.question_id:
         return
     asked = question.event
+    by_person = event.answered_by == "person"
+    how = event.answer if by_person else f"none within {asked.timeout_s:g} s, so: {event.answer}"
+    _add_note(state, at, "answer", how)
     match asked.trigger, event.answer:
         case "start", "go":
             state.is_start_approved = True
@@ -313,11 +384,17 @@ def _apply_answer(state: LoopState, at: float, event: events.QuestionAnswered) -
             state.gates.setdefault(asked.task, GateState(None, None)).is_accepted = True
         case (("confidence" | "always"), "execute"):
             state.ensure_task(asked.task).is_approved = True
-        case "error", "retry":
+        case ("error", "retry") | ("denied", "allow") | ("agent", _):
             task = state.ensure_task(asked.task)
             task.stage, task.is_approved, task.retry_at = "idle", True, at
-            task.failures = task.same_error_count = 0
+            if by_person:
+                task.failures = task.same_error_count = 0
+            if asked.trigger == "agent":
+                task.answer, task.answer_id = event.answer, event.question_id
+            elif asked.trigger == "denied":
+                state.allowed_tools += task.denied_tools
         case _:
-            answered = event.answered_by == "person"
-            by = "a person answered" if answered else f"no answer within {asked.timeout_s:g} s"
-            state.verdict = PendingAnswer(asked.trigger, asked.task, event.answer, by)
+            by = "a person answered" if by_person else f"no answer within {asked.timeout_s:g} s"
+            state.verdict = PendingAnswer(
+                asked.trigger, asked.task, event.answer, by, None if by_person else question
+            )

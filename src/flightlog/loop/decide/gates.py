@@ -7,26 +7,31 @@ whose metric was not reported is not evaluated and blocks.
 from collections.abc import Sequence
 
 from flightlog.loop import events
-from flightlog.loop.decide.fold import metric_value
 from flightlog.loop.events import GateChecked, MilestoneReached
 from flightlog.loop.plan.expression import COMPARE
 from flightlog.loop.plan.schema import GateConfig, Plan, Task
-from flightlog.loop.state import LoopState, PendingAnswer
+from flightlog.loop.state import LoopState, PendingAnswer, metric_value
+from flightlog.model.errors import Invalid
+from flightlog.model.text import one_line
 
 PAUSE = "pause"
+DECIDE = "Decide yourself."  # the answer to an agent if no person answers
 _ON_ERROR = frozenset({"ask_first", "always", "on_error"})
 _ON_LOW_CONFIDENCE = frozenset({"ask_first", "always", "on_low_confidence"})
-# By topic: settings of human_intervention that ask, options, safe option.
+# By topic: settings of human_intervention that ask, options (none: any text), safe option.
 ABOUT: dict[str, tuple[frozenset[str], tuple[str, ...], str]] = {
     "start": (frozenset({"ask_first", "always"}), ("go", PAUSE), PAUSE),
     "always": (frozenset({"always"}), ("execute", "skip", PAUSE), PAUSE),
     "confidence": (_ON_LOW_CONFIDENCE, ("execute", "skip", "defer", PAUSE), "defer"),
     "error": (_ON_ERROR, ("retry", "skip", "fail", PAUSE), "fail"),
+    "denied": (_ON_ERROR, ("allow", "skip", "fail", PAUSE), "fail"),
+    "agent": (_ON_ERROR | _ON_LOW_CONFIDENCE, (), DECIDE),
     "review": (_ON_ERROR | _ON_LOW_CONFIDENCE, ("continue", PAUSE), PAUSE),
     "gate": (_ON_ERROR, ("accept", PAUSE), PAUSE),
     "breaker": (_ON_ERROR, ("probe", PAUSE), "probe"),
     "breaker review": (_ON_ERROR, ("probe", PAUSE), PAUSE),
 }
+_ANSWER_CHARS = 10_000  # a runner reads requests in pieces of 64 KB
 _OVER = frozenset({"completed", "failed", "skipped", "deferred"})
 
 
@@ -46,6 +51,20 @@ def make_question(
     )
 
 
+def is_answer(question: events.QuestionAsked, answer: str) -> bool:
+    """Return whether `answer` is an answer to the question: one of its options, or any text."""
+    return answer in question.options if question.options else bool(answer.strip())
+
+
+def check_answer(question: events.QuestionAsked, answer: str) -> None:
+    """Raise `Invalid` unless `answer` is an answer to the question."""
+    if not is_answer(question, answer) or len(answer) > _ANSWER_CHARS:
+        what = f'not an answer: "{one_line(answer, 40)}"'
+        options = ", ".join(question.options)
+        hint = f"one of: {options}" if options else f"some text, at most {_ANSWER_CHARS} characters"
+        raise Invalid(what, hint=hint)
+
+
 def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.QuestionAnswered:
     """Return the answer to the open question."""
     assert state.question is not None, "there is no question"
@@ -57,7 +76,7 @@ def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.
 def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[events.Event]:
     """Return the events that carry out an answer."""
     task = state.task_state(verdict.task)
-    spent = state.last_at - task.started_at if task.started_at is not None else 0.0
+    spent = task.active_s
     match verdict.answer:
         case "pause":
             return [events.LoopPaused(f"{verdict.trigger}: {verdict.answered_by}, so it paused")]

@@ -4,10 +4,14 @@ Names are those of the source document and its templates. The published JSON Sch
 from these types.
 """
 
+import heapq
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+
+from flightlog.model.errors import Invalid
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -73,6 +77,11 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     diagnose: str = ""
     max_retries: Count | None = None
     timeout_seconds: Positive | None = None
+
+    @property
+    def has_verifier(self) -> bool:
+        """Whether anything but the end of its run says that the task is done."""
+        return bool(self.verify or self.output_artifacts or self.success_metrics)
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,6 +159,45 @@ class LoopConfig(Struct, frozen=True, forbid_unknown_fields=True):
     verify_timeout_seconds: Positive = 300.0
     answer_timeout_seconds: Positive = 900.0
     limit_wait_seconds: Positive = 300.0
+    commit_per_task: bool = False
+
+
+_DESCRIPTIONS = {
+    "TaskRun": {
+        "command": "A shell command, or a list of words.",
+        "agent": "claude-code, or scripted.",
+        "prompt": "The prompt; criteria, verify commands and the last failure are added.",
+        "arguments": "Further arguments of the agent, such as [--allowedTools, Write, Edit].",
+        "scenario": "Replies of the scripted agent, a YAML file.",
+        "python": "A function as module:function; it may return a list of reports.",
+        "repeat": "Send the prompt again until the agent ends with EXIT_SIGNAL: true and two of: "
+        "STATUS: COMPLETE, TESTS_STATUS: PASSING, an unchanged tree, a checklist without open boxes.",
+        "checklist": "A Markdown file; with `repeat`, no open box in it says that the work is done.",
+    },
+    "ErrorHandling": {
+        "on_failure": "When retries are used up or useless: retry, skip, or escalate to a person.",
+        "fallback_strategy": "What an agent should try instead; added to its prompt after a failure.",
+    },
+    "Task": {
+        "verify": "Commands that must succeed; without them only the end of the run is known.",
+        "dependencies": "Tasks that must be completed before.",
+        "phase": "A number; gates of a phase hold back later phases, `run --phase N` runs one alone.",
+        "output_artifacts": "Files that must exist afterwards; the report lists them.",
+        "success_metrics": "Metrics that must have been reported.",
+        "needs": "elevated or api_keys: lowers the confidence, so that a person is asked.",
+        "delegate": "Another run, for when the first one fails alike twice or too often.",
+        "diagnose": "A command that finds the cause after the same failure twice; without it an "
+        "agent's task is diagnosed by the agent, without changes.",
+        "max_retries": "Retries of this task; default: config.max_retries.",
+        "estimated_effort": "Seconds; more than the time limit lowers the confidence.",
+        "priority_score": "Tasks with a higher score come first.",
+    },
+    "LoopConfig": {
+        "commit_per_task": "Commit the files of each verified task; hooks of git do not run.",
+        "answer_timeout_seconds": "After it, a question gets its safe answer.",
+        "limit_wait_seconds": "Wait after an API limit that does not say when it is reset.",
+    },
+}
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
@@ -179,6 +227,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a plan."""
     schema = msgspec.json.schema(Plan)
+    for kind, texts in _DESCRIPTIONS.items():
+        for name, text in texts.items():
+            schema["$defs"][kind]["properties"][name]["description"] = text
     title = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "flightlog loop plan",
@@ -186,20 +237,68 @@ def json_schema() -> dict[str, Any]:
     return {**title, **schema}
 
 
+def select_phase(plan: Plan, phase: int | None) -> Plan:
+    """Return the part of the plan that is one phase; the whole plan for None.
+
+    Dependencies on other phases are left out: the start of a phase checks them.
+    """
+    if phase is None:
+        return plan
+    own = {task.task_id for task in plan.tasks if task.phase == phase}
+    if not own:
+        hint = f"one of: {', '.join(map(str, sorted({task.phase for task in plan.tasks})))}"
+        raise Invalid(f"the plan has no task of phase {phase}", hint=hint)
+    is_last = phase == max(task.phase for task in plan.tasks)
+    replace = msgspec.structs.replace
+
+    def belongs(item: GateConfig | Milestone, tasks: tuple[str, ...] = ()) -> bool:
+        whole = item.phase is None and not tasks and is_last
+        return item.phase == phase or whole or (bool(tasks) and own.issuperset(tasks))
+
+    return replace(
+        plan,
+        plan=plan.phase_name(phase),
+        tasks=tuple(
+            replace(task, dependencies=tuple(name for name in task.dependencies if name in own))
+            for task in plan.tasks
+            if task.task_id in own
+        ),
+        milestones=tuple(item for item in plan.milestones if belongs(item, item.tasks)),
+        quality_gates=tuple(gate for gate in plan.quality_gates if belongs(gate)),
+        review_points=tuple(name for name in plan.review_points if name in own),
+    )
+
+
 def order_tasks(plan: Plan) -> list[Task]:
     """Order tasks by dependencies, gates of phases, priority and position in the plan."""
-    done: dict[str, Task] = {}
-    left = list(plan.tasks)
+    order = {task.task_id: (-task.priority_score, at) for at, task in enumerate(plan.tasks)}
+    waiting = {task.task_id: len(set(task.dependencies)) for task in plan.tasks}
+    followers: dict[str, list[Task]] = {task_id: [] for task_id in order}
+    for task in plan.tasks:
+        for name in set(task.dependencies):
+            followers[name].append(task)
     gated = sorted({gate.phase for gate in plan.quality_gates if gate.phase is not None})
-    while left:
-        behind = [phase for phase in gated if any(task.phase <= phase for task in left)]
-        ready = [
-            task
-            for task in left
-            if all(name in done for name in task.dependencies)
-            and not any(task.phase > phase for phase in behind)
-        ]
-        best = max(ready or left, key=lambda task: task.priority_score)
-        done[best.task_id] = best
-        left.remove(best)
-    return list(done.values())
+    left = Counter(task.phase for task in plan.tasks)
+    ready = [(*order[task.task_id], task) for task in plan.tasks if not waiting[task.task_id]]
+    held: list[tuple[float, int, Task]] = []
+    done: list[Task] = []
+    heapq.heapify(ready)
+    while ready or held:
+        # A gate holds back later phases while a task up to its phase is left.
+        limit = next((gate for gate in gated if sum(left[n] for n in left if n <= gate)), None)
+        if not ready:  # the tasks before the gate wait for tasks behind it
+            ready, held = sorted(held), []
+            limit = None
+        item = heapq.heappop(ready)
+        task = item[-1]
+        if limit is not None and task.phase > limit:
+            held.append(item)
+            continue
+        done.append(task)
+        left[task.phase] -= 1
+        for other in followers[task.task_id]:
+            waiting[other.task_id] -= 1
+            if not waiting[other.task_id]:
+                heapq.heappush(ready, (*order[other.task_id], other))
+        ready, held = (sorted([*ready, *held]), []) if held else (ready, held)
+    return done

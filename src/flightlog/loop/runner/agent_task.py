@@ -1,21 +1,24 @@
-"""Run an agent for one attempt, and record its model calls and its changes of the work tree.
+"""Run an agent for one attempt, and record its model calls.
 
-Progress is detected by a fingerprint of names, sizes and times; our own sessions, git's files and
-build output do not count. The diff comes from snapshots beside the session; where these are not
-possible (no git, a home directory), the task has no diff. Each model call is recorded as soon as
-it appears in the stream; at the end the client's total corrects the sum.
+Each model call is recorded as soon as it appears in the stream; at the end the client's total
+corrects the sum. An attempt that was interrupted, or whose question was answered, continues the
+agent's session where the client still has it.
 """
 
-import hashlib
-import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flightlog.agents.claude_code.driver import ClaudeCode, find
 from flightlog.agents.claude_code.files import AGENT_NAME
-from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
+from flightlog.agents.claude_code.stream import (
+    StreamResult,
+    read_activity,
+    read_model_call,
+    read_stream,
+)
 from flightlog.agents.process import AgentProcess, scripted_driver
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
 from flightlog.agents.scripted.agent import MODEL, VERSION
@@ -23,22 +26,14 @@ from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.loop.decide import breaker
 from flightlog.loop.decide.decide import RunTask
-from flightlog.loop.events import Event, UsageRecorded
-from flightlog.loop.plan.schema import Task, TaskRun
+from flightlog.loop.events import AttemptRunStarted, Event, UsageRecorded
+from flightlog.loop.plan.schema import Plan, Task, TaskRun
 from flightlog.loop.runner.driver import TaskResult
-from flightlog.loop.state import LoopState
+from flightlog.loop.runner.work_tree import fingerprint_tree
+from flightlog.loop.state import LoopState, TaskState
 from flightlog.model.errors import FlightlogError, Invalid
-from flightlog.model.output_files import OutputFile, Redacted, Tier
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import shorten_text
-from flightlog.store.git.command import GitError, PersonGit
-from flightlog.store.git.snapshots import (
-    SnapshotDirs,
-    WorkTreeSnapshot,
-    WorkTreeSnapshots,
-    open_trees,
-)
-from flightlog.store.git.worktree import SnapshotPolicy
-from flightlog.store.output_files import write_output_files
 from flightlog.usage.prices import price
 
 if TYPE_CHECKING:
@@ -46,23 +41,28 @@ if TYPE_CHECKING:
 
 
 _FAILURE_CHARS = 3000  # of an error message or diagnosis in the next prompt
-_LEFT_OUT = frozenset(
-    {".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"}
-)
-_FILES_MAX = 200_000  # bounds the time of a fingerprint
-_PATCH_BYTES_MAX = 4 << 20  # bounds the time of redaction
+_FILES_NAMED = 30  # changed files in the next prompt
 SCRIPTED = "scripted"
 _TICK_S = 0.01  # a budget must stop the agent before its next call
 _REPORTS_EVERY = 5  # ticks; reports and requests are less urgent than model calls
 _TEXT_CHARS = 4000  # what a person or the next attempt needs of an error
 _SAID_CHARS = 2000
+_QUESTION_CHARS = 1500
+_TOOL_CHARS = 100  # of a tool's argument, for one line of a terminal
+# A tool, or a rule such as `Bash(git log *)`. Names of denied tools come from the agent, and become
+# arguments of the next run and of a command that a person copies.
+TOOL_RULE = re.compile(r"[A-Za-z][\w-]{0,80}(\([^(),]{1,200}\))?", re.ASCII)
+_CONTINUE = "You were interrupted while you worked on this. Look at what is there, then continue."
+_CUT = "An earlier attempt was cut short. Look at what it left before you start."
 Emit = Callable[[Event], None]
 
 
-def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
-    """Return the prompt of an attempt: the plan's `words`, criteria, and the last failure."""
+def build_prompt(
+    task: Task, words: str, state: LoopState, mode: str, person_answer: str = ""
+) -> str:
+    """Return the prompt of an attempt: the plan's `words`, criteria, answer, and the last failure."""
     at = state.task_state(task.task_id)
-    parts = [words]
+    parts = [*_unfinished_parts(at), words]
     lists = {
         "It is done when:": task.acceptance_criteria,
         "These commands must succeed afterwards:": task.verify,
@@ -70,11 +70,17 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
     for title, items in lists.items():
         if items:
             parts.append("\n".join([title, *(f"- {item}" for item in items)]))
+    if at.question:
+        own_words = person_answer if at.answer else ""
+        answer = own_words or at.answer or "No person can answer. Decide yourself."
+        parts.append(f"You asked:\n{at.question}\n\nThe answer:\n{answer}")
     if at.failures:
         kind = "verification" if at.verify_failed else "the attempt"
         parts.append(
             f"Attempt {at.attempt - 1}: {kind} failed:\n{at.error_message[-_FAILURE_CHARS:]}"
         )
+        if task.error_handling.fallback_strategy:
+            parts.append(f"Try this instead:\n{task.error_handling.fallback_strategy}")
     if at.diagnosis:
         parts.append(f"A diagnosis was made:\n{at.diagnosis[-_FAILURE_CHARS:]}")
     if mode == "diagnose":
@@ -91,73 +97,37 @@ def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
     return "\n\n".join(parts)
 
 
-class WorkTreeWatch:
-    """Snapshots of a work tree, and their difference as a file of the session."""
-
-    def __init__(self, directory: Path, dirs: SnapshotDirs, now: Callable[[], float]) -> None:
-        """Open the snapshots; if that fails, there will be no diff."""
-        self._directory = directory
-        self._trees: WorkTreeSnapshots | None = None
-        policy = SnapshotPolicy(leave_out=("ralph-loop-sessions/",))
-        with suppress(FlightlogError, OSError):
-            self._trees = open_trees(dirs, policy, now=now)
-
-    def save_snapshot(self, name: str) -> WorkTreeSnapshot | None:
-        """Save a snapshot of the current tree; None if that fails."""
-        with suppress(FlightlogError, OSError):
-            return self._trees.save_snapshot(name) if self._trees else None
-        return None
-
-    def write_changes(
-        self,
-        name: str,
-        snapshots: tuple[WorkTreeSnapshot | None, WorkTreeSnapshot | None],
-        redact: Callable[[str], Redacted[str]],
-    ) -> str:
-        """Write the diff between two snapshots; return the file's name, or "" if nothing changed."""
-        before, after = snapshots
-        if self._trees is None or before is None or after is None or before.tree == after.tree:
-            return ""
-        with suppress(FlightlogError, OSError):
-            patch = self._trees.patch_between(before, after)
-            if len(patch) > _PATCH_BYTES_MAX:  # cut at a line end, so that no secret is cut
-                patch = patch[: patch.rfind(b"\n", 0, _PATCH_BYTES_MAX) + 1]
-            text = redact(patch.decode("utf-8", "replace")).value
-            file = OutputFile(f"diffs/{name}.patch", Tier.PRIVATE, text)
-            write_output_files(self._directory, [file], durable=False)
-            return file.path
-        return ""
+def _unfinished_parts(at: TaskState) -> list[str]:
+    """Return what the agent must know about the run before, if that was interrupted."""
+    if not at.is_unfinished:
+        return []
+    names = [f"- {name}" for name in list(at.changes)[:_FILES_NAMED]]
+    return ["\n".join([_CUT, *(["It changed these files:", *names] if names else [])])]
 
 
-def fingerprint_tree(project: Path) -> str:
-    """Return a hash that changes with the files or the commit of a work tree."""
-    digest = hashlib.sha256()
-    with suppress(GitError):
-        digest.update(PersonGit(project).run_git("rev-parse", "HEAD").stdout)
-    count = 0
-    for folder, folders, files in os.walk(project):
-        folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
-        for name in sorted(files):
-            count += 1
-            if count > _FILES_MAX:
-                return digest.hexdigest()
-            path = os.path.join(folder, name)  # noqa: PTH118 - called for each file of a project
-            try:
-                status = os.lstat(path)
-            except OSError:
+def check_agents(plan: Plan, runtime: Runtime) -> None:
+    """Raise unless every agent of the plan is known and installed."""
+    for task in plan.tasks:
+        for run in (task.run, task.delegate):
+            if run is None or run.agent in {None, SCRIPTED}:
                 continue
-            entry = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0"
-            digest.update(entry.encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+            if run.agent != AGENT_NAME:
+                known = f"one of: {AGENT_NAME}, {SCRIPTED}"
+                raise Invalid(f"task {task.task_id}: no driver for {run.agent!r}", hint=known)
+            find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), runtime.program_path)
 
 
 class TaskJob(NamedTuple):
-    """An attempt to run, and its time limit."""
+    """An attempt to run: its time limit, the snapshot before it, the agent's session."""
 
     task: Task
     run: TaskRun
     effect: RunTask
     limit_s: float
+    snapshot: str
+    session: str
+    is_resumed: bool
+    answer: str  # to the agent's question, as the person wrote it
 
 
 class AgentTask:
@@ -177,8 +147,21 @@ class AgentTask:
         self._runtime = options.runtime
         self._environment = environment
         self._seen: set[str] = set()
-        self._tokens = 0
-        self._usd = 0.0
+        self.tool = ""  # the current tool call, for people who look
+
+    def choose_session(self, run: TaskRun, at: TaskState) -> tuple[str, bool]:
+        """Return the session for the next run, and whether the agent continues it."""
+        continues = at.agent_session and (at.is_unfinished or at.answer)
+        if run.agent == AGENT_NAME and continues and self._has_reply(at.agent_session):
+            return at.agent_session, True
+        return self._runtime.new_id(), False
+
+    def _has_reply(self, session: str) -> bool:
+        """Return whether the client has a reply on record, without which it resumes nothing."""
+        with suppress(OSError):
+            paths = self._options.config_dir.glob(f"projects/*/{session}.jsonl")
+            return any(b'"type":"assistant"' in path.read_bytes() for path in paths)
+        return False
 
     def run_agent(
         self,
@@ -190,16 +173,22 @@ class AgentTask:
     ) -> TaskResult:
         """Run the agent to its end, or until a budget is used up."""
         before = fingerprint_tree(self._project)
-        tree, name = self._open_watch(), f"{job.task.task_id}-{job.effect.attempt}"
-        first = tree.save_snapshot(f"{name}-before-{self._runtime.new_id()}")
-        session = self._runtime.new_id()
-        words = build_prompt(job.task, job.run.prompt, state, job.effect.mode)
-        arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
+        words = build_prompt(job.task, job.run.prompt, state, job.effect.mode, job.answer)
+        words = words.replace(_CUT, _CONTINUE, 1) if job.is_resumed else words
+        tools = ",".join(state.allowed_tools)
+        allowed = ("--allowedTools", tools) if tools and job.run.agent != SCRIPTED else ()
+        model = ("--model", job.run.model) if job.run.model else ()
+        run = (job.task.task_id, job.effect.attempt, job.snapshot, job.session)
+        emit(AttemptRunStarted(*run, is_resumed=job.is_resumed))
         try:
             with self._open_driver(job.run) as (driver, more):
-                env = {**self._environment, **more}
                 prompt = AgentPrompt(
-                    words, self._project, env, session=session, arguments=arguments
+                    words,
+                    self._project,
+                    {**self._environment, **more},
+                    session="" if job.is_resumed else job.session,
+                    resume=job.session if job.is_resumed else "",
+                    arguments=(*model, *job.run.arguments, *allowed),
                 )
                 running = driver.start(prompt)
                 guard(running.pid)
@@ -208,23 +197,15 @@ class AgentTask:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
             return TaskResult("failure", 0.0, None, f"the agent cannot be started: {text}")
         stream = read_stream(outcome.records)
-        self._record_missing_usage(job, stream, emit)
+        self._record_missing_usage(job, stream, state, emit)
         with suppress(FlightlogError, OSError):
-            self._options.keep(session)
+            self._options.keep(job.session)
         progress = fingerprint_tree(self._project) != before
-        second = tree.save_snapshot(f"{name}-after-{self._runtime.new_id()}")
-        diff = tree.write_changes(name, (first, second), self._options.redact)
         result = self._judge_outcome(why, outcome, stream, state)
         indicators = (*stream.indicators, *self._stop_signals(job.run, progress=progress))
         return result._replace(
-            made_progress=progress, indicators=indicators, agent_session=session, diff=diff
+            made_progress=progress, indicators=indicators, agent_session=job.session
         )
-
-    def _open_watch(self) -> WorkTreeWatch:
-        home = Path(self._environment.get("HOME", "/"))
-        path = self._environment.get("PATH", os.defpath)
-        dirs = SnapshotDirs(self._directory / "tree.git", self._project, home, path)
-        return WorkTreeWatch(self._directory, dirs, self._runtime.clock.now_s)
 
     def _watch_agent(
         self,
@@ -253,24 +234,40 @@ class AgentTask:
     ) -> str:
         """Record new model calls; return which limit they reached, or ""."""
         for record in running.news():
+            self._show_record(record)
             call = read_model_call(record)
             if call is None or call.message_id in self._seen:
                 continue
             tokens, usd = call.usage.total_tokens, price(call.model, call.usage).usd
             self._seen.add(call.message_id)
-            self._tokens += tokens
-            self._usd += usd or 0.0
             attempt = (job.task.task_id, job.effect.attempt)
             emit(UsageRecorded(*attempt, call.message_id, call.model, tokens, usd))
         now = self._runtime.clock.now_s()
-        if breaker.exhausted_budget(state, now, begun=True):
+        if breaker.find_used_budget(state, now, begun=True):
             return "budget"
         return "limited" if breaker.hour_full_until(state, now) > now else ""
 
-    def _record_missing_usage(self, job: TaskJob, stream: StreamResult, emit: Emit) -> None:
-        """Record what the client's total has more than the calls in the stream, as no call."""
-        tokens = max(stream.total_tokens - self._tokens, 0)
-        usd = max((stream.cost_usd or 0.0) - self._usd, 0.0)
+    def _show_record(self, record: dict[str, Any]) -> None:
+        """Keep the current tool for people who look, and pass the work on to a live terminal."""
+        if record.get("type") == "user":
+            self.tool = ""
+        for tool, text in read_activity(record):
+            clean = self._options.redact(text)
+            if tool:
+                self.tool = f"{tool}: {shorten_text(clean, _TOOL_CHARS).value}".rstrip(": ")
+            if self._options.live is not None:
+                self._options.live(self.tool if tool else clean.value)
+
+    def _record_missing_usage(
+        self, job: TaskJob, stream: StreamResult, state: LoopState, emit: Emit
+    ) -> None:
+        """Record what the client's total has more than the calls in the stream, as no call.
+
+        The total is that of the agent's session, of which earlier runs may be on record.
+        """
+        at = state.task_state(job.task.task_id)
+        tokens = max(stream.total_tokens - at.session_tokens, 0)
+        usd = max((stream.cost_usd or 0.0) - at.session_usd, 0.0)
         if self._seen and (tokens or usd > 1e-9):  # less is a rounding error
             attempt = (job.task.task_id, job.effect.attempt)
             emit(UsageRecorded(*attempt, "", "client", tokens, usd, calls=0))
@@ -287,8 +284,11 @@ class AgentTask:
             "success",
             0.0,
             outcome.exit_code,
-            permission_denials=stream.denials,
-            asked_question=stream.asked_question,
+            permission_denials=len(stream.denied_tools),
+            question=shorten_text(
+                self._options.redact(stream.question), _QUESTION_CHARS, "end"
+            ).value,
+            denied_tools=tuple(filter(TOOL_RULE.fullmatch, stream.denied_tools)),
             exit_signal=stream.exit_signal,
             last_message=end,
         )
@@ -316,10 +316,6 @@ class AgentTask:
     @contextmanager
     def _open_driver(self, run: TaskRun) -> Iterator[tuple[Driver, dict[str, str]]]:
         """Yield the driver of an agent, and additional environment variables."""
-        if run.agent == AGENT_NAME:
-            named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
-            yield ClaudeCode(find(named, self._runtime.program_path)), {}
-            return
         if run.agent == SCRIPTED:
             with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
                 here = {
@@ -327,7 +323,6 @@ class AgentTask:
                     "CLAUDE_CONFIG_DIR": str(self._options.config_dir),
                 }
                 yield scripted_driver(run.model or MODEL, VERSION), here
-            return
-        raise Invalid(
-            f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT_NAME}, {SCRIPTED}"
-        )
+        else:  # `check_agents` refused any other
+            named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
+            yield ClaudeCode(find(named, self._runtime.program_path)), {}

@@ -1,7 +1,9 @@
 """Input of a running session: `control.jsonl`, `question.yaml` and `$FLIGHTLOG_REPORT`.
 
-A runner ignores requests from before its start, so that an old stop does not stop it. Lines of a
-report are of these kinds:
+`PersonNotifier` is the way back: it runs the command of `--notify`.
+
+A runner ignores requests from before its start, so that an old stop does not stop it; an answer
+names its question and counts. Lines of a report are of these kinds:
 
     {"feature": {"feature_id": "F001", "name": "Agent loader"}}
     {"metric": "coverage", "value": 0.83}
@@ -26,19 +28,32 @@ import msgspec
 from msgspec import json
 from ruamel.yaml.error import YAMLError
 
-from flightlog.loop.decide.fold import KINDS
-from flightlog.loop.events import AlertRaised, TaskReported
+from flightlog.agents.process import ShellCommand
+from flightlog.loop.events import (
+    AlertRaised,
+    Event,
+    LoopEnded,
+    LoopPaused,
+    QuestionAsked,
+    TaskReported,
+)
 from flightlog.loop.runner.driver import ControlRequest
+from flightlog.loop.state import KINDS, LoopState
 from flightlog.model.errors import UNREADABLE, read_yaml
 from flightlog.model.output_files import Redacted
-from flightlog.model.text import shorten_text
+from flightlog.model.runtime import Runtime
+from flightlog.model.text import one_line, shorten_text
+from flightlog.store.files import remove_files
 from flightlog.store.jsonl import append_line
 
 CONTROL = "control.jsonl"
 QUESTION = "question.yaml"
+ANSWER = "answer"  # the action of a request
 _BYTES_MAX = 1 << 16  # of requests at a time, and of an answer file
 _CHUNK = 1 << 20  # of a report at a time
 _TEXT_CHARS = 400
+_MESSAGE_CHARS = 500  # of a notification
+_NOTIFY_S = 10.0  # for a notification to end, at the end of a session
 
 
 def send_control_request(directory: Path, request: ControlRequest) -> None:
@@ -46,18 +61,37 @@ def send_control_request(directory: Path, request: ControlRequest) -> None:
     append_line(directory / CONTROL, json.encode(request), durable=True)
 
 
+def forget_answers(directory: Path, state: LoopState) -> None:
+    """Remove the requests, in which answers are not redacted, unless an agent still needs one."""
+    if state.question is None and not any(task.answer for task in state.tasks.values()):
+        remove_files([directory / CONTROL])
+
+
 class ControlInbox:
     """Reads new requests."""
 
     def __init__(self, directory: Path) -> None:
-        """Start behind the existing requests."""
+        """Start behind the existing requests, except for answers."""
         self._path = directory / CONTROL
         self._answer_path = directory / QUESTION
-        self._at = self._control_bytes()
+        self._at = max(self._control_bytes() - _BYTES_MAX, 0)
         self._answer_mtime = 0
+        self.answers: dict[str, str] = {}  # by question, as the person wrote them
+        # A person may answer while no runner lives; the next one would wait for another answer.
+        self._answers = [each for each in self._read_requests() if each.action == ANSWER]
+        self._answers += self._read_answer()
+        self._at = self._control_bytes()
 
     def drain(self, question: str) -> list[ControlRequest]:
         """Return requests since the last call, and an answer to the open `question`, if any."""
+        requests = [each for each in self._answers if question and each.question_id == question]
+        self._answers = [each for each in self._answers if each not in requests]
+        requests += self._read_requests()
+        if question:
+            requests += [each for each in self._read_answer() if each.question_id == question]
+        return requests
+
+    def _read_requests(self) -> list[ControlRequest]:
         requests: list[ControlRequest] = []
         if self._control_bytes() > self._at:
             with self._path.open("rb") as file:
@@ -68,31 +102,64 @@ class ControlInbox:
             for line in whole.splitlines():
                 with suppress(*UNREADABLE):
                     requests.append(json.decode(line, type=ControlRequest))
-        if question and (answer := self._read_answer(question)):
-            requests.append(
-                ControlRequest("answer", question, answer, "written into question.yaml")
-            )
+        self.answers |= {each.question_id: each.answer for each in requests if each.answer}
         return requests
 
-    def _read_answer(self, question: str) -> str:
+    def _read_answer(self) -> list[ControlRequest]:
         """Return what a person wrote into `question.yaml` since the last call."""
         try:
             status = self._answer_path.stat()
             if status.st_mtime_ns == self._answer_mtime or status.st_size > _BYTES_MAX:
-                return ""
+                return []
             self._answer_mtime = status.st_mtime_ns
             fields = read_yaml(self._answer_path.read_text("utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError):
-            return ""
-        if not isinstance(fields, dict) or fields.get("question_id") != question:
-            return ""
-        return str(fields.get("answer") or "").strip()
+            return []
+        answer = str(fields.get("answer") or "").strip() if isinstance(fields, dict) else ""
+        question = str(fields.get("question_id")) if answer else ""
+        reason = "written into question.yaml"
+        self.answers |= {question: answer} if answer else {}
+        return [ControlRequest(ANSWER, question, answer, reason)] if answer else []
 
     def _control_bytes(self) -> int:
         try:
             return os.stat(self._path).st_size  # noqa: PTH116 - called many times a second
         except FileNotFoundError:
             return 0
+
+
+class PersonNotifier:
+    """Runs a person's command when they are needed, or the session ends."""
+
+    def __init__(self, runtime: Runtime, command: str, session_name: str) -> None:
+        """Run nothing if `command` is empty."""
+        self._runtime = runtime
+        self._command = command
+        self._session = session_name
+        self._running: list[ShellCommand] = []
+
+    def send_event(self, event: Event) -> None:
+        """Start the command if this event is for a person; do not wait for it."""
+        if not self._command or not isinstance(event, QuestionAsked | LoopPaused | LoopEnded):
+            return
+        kind = "question" if isinstance(event, QuestionAsked) else "paused"
+        kind = event.status if isinstance(event, LoopEnded) else kind
+        text = event.text if isinstance(event, QuestionAsked) else event.reason
+        variables = {
+            "FLIGHTLOG_SESSION": self._session,
+            "FLIGHTLOG_EVENT": kind,
+            "FLIGHTLOG_MESSAGE": one_line(text, _MESSAGE_CHARS),
+        }
+        environment = {**self._runtime.environ, **variables}
+        with suppress(OSError):  # a notification that fails does not stop the work
+            cwd = Path(self._runtime.cwd)
+            self._running.append(ShellCommand(self._command, cwd=cwd, environment=environment))
+
+    def wait(self) -> None:
+        """Give running commands a little time to end."""
+        end = self._runtime.clock.monotonic() + _NOTIFY_S
+        for command in self._running:
+            command.wait(max(end - self._runtime.clock.monotonic(), 0.0))
 
 
 class TaskReportFile:

@@ -13,6 +13,8 @@ from flightlog.loop import events
 from flightlog.loop.decide import gates, recovery
 from flightlog.loop.decide.decide import (
     AppendEvents,
+    CloseAttempt,
+    CommitTask,
     RunTask,
     StopRunner,
     VerifyTask,
@@ -43,13 +45,15 @@ class TaskResult(NamedTuple):
     message: str = ""
     permission_denials: int = 0
     made_progress: bool | None = None
-    asked_question: bool = False
     exit_signal: bool = False
     indicators: tuple[str, ...] = ()
     limit_s: float | None = None
     agent_session: str = ""
     diff: str = ""
     last_message: str = ""
+    question: str = ""
+    denied_tools: tuple[str, ...] = ()
+    changes: tuple[tuple[str, int | None, int | None], ...] = ()
 
 
 class VerifyResult(NamedTuple):
@@ -60,6 +64,7 @@ class VerifyResult(NamedTuple):
     missing_tools: tuple[str, ...]
     message: str
     duration_s: float
+    artifacts: tuple[str, ...] = ()
     interrupted: bool = False
 
 
@@ -78,10 +83,16 @@ class LoopEnvironment(Protocol):
     def run_attempt(
         self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]
     ) -> TaskResult:
-        """Run an attempt to its end; `emit` appends events meanwhile."""
+        """Run an attempt to its end; `emit` appends events meanwhile, first a `AttemptRunStarted`."""
+
+    def close_attempt(self, effect: CloseAttempt, state: LoopState) -> TaskResult:
+        """Return what is left of an attempt whose runner was killed."""
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands."""
+
+    def commit_task(self, effect: CommitTask, state: LoopState) -> events.TaskCommitted:
+        """Commit the files that a task changed."""
 
 
 class EventLog(Protocol):
@@ -112,7 +123,7 @@ class LoopDriver:
             pass
         return self._log.state
 
-    def step(self) -> bool:
+    def step(self) -> bool:  # noqa: C901 - one case per effect
         """Carry out one effect; return whether the session is still in progress."""
         log, environment = self._log, self._environment
         for request in environment.read_requests(log.state):
@@ -130,6 +141,11 @@ class LoopDriver:
                 log.refresh_output()
                 result = environment.run_attempt(effect, log.state, log.append)
                 log.append(make_attempt_event(effect, result))
+            case CloseAttempt():
+                left = environment.close_attempt(effect, log.state)
+                log.append(make_attempt_event(RunTask(effect.task, effect.attempt, ""), left))
+            case CommitTask():
+                log.append(environment.commit_task(effect, log.state))
             case VerifyTask():
                 self._verify_task(effect)
             case WaitUntil():
@@ -151,7 +167,7 @@ class LoopDriver:
         elif request.action == "answer" and state.question:
             question = state.question.event
             is_open = request.question_id in {"", question.question_id}
-            if is_open and request.answer in question.options:
+            if is_open and gates.is_answer(question, request.answer):
                 self._log.append(gates.make_answer_event(state, request.answer, person=True))
 
     def _may_rest(self, state: LoopState) -> bool:
@@ -183,11 +199,14 @@ def make_attempt_event(effect: RunTask, ran: TaskResult) -> events.AttemptEnded:
         severity=severity if failed else "",
         permission_denials=ran.permission_denials,
         made_progress=ran.made_progress,
-        asked_question=ran.asked_question,
+        asked_question=bool(ran.question),
         exit_signal=ran.exit_signal,
         indicators=ran.indicators,
         limit_s=ran.limit_s,
         agent_session=ran.agent_session,
         diff=ran.diff,
         last_message=ran.last_message,
+        question=ran.question,
+        denied_tools=ran.denied_tools,
+        changes=ran.changes,
     )

@@ -11,20 +11,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.agents.process import ShellCommand
-from flightlog.loop.decide.decide import RunTask, VerifyTask
-from flightlog.loop.events import Event, QuestionAsked
+from flightlog.loop.decide.decide import CloseAttempt, CommitTask, RunTask, VerifyTask
+from flightlog.loop.decide.recovery import VERIFY
+from flightlog.loop.directories import ACTIVITY, LoopActivity
+from flightlog.loop.events import AttemptRunStarted, Event, QuestionAsked, TaskCommitted
 from flightlog.loop.plan.schema import Plan, Task, TaskRun
 from flightlog.loop.runner import agent_task, guardian
 from flightlog.loop.runner.control import ControlInbox, TaskReportFile
 from flightlog.loop.runner.driver import ControlRequest, TaskResult, VerifyResult
+from flightlog.loop.runner.work_tree import WorkTreeWatch, commit_task_files
 from flightlog.loop.state import LoopState
-from flightlog.model.output_files import Redacted
+from flightlog.model.errors import FlightlogError
+from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import shorten_text
-from flightlog.store.files import ensure_dir
+from flightlog.store.files import ensure_dir, remove_files
+from flightlog.store.output_files import write_output_files
 
 TICK_S = 0.05  # between two looks at a running command
 _WAIT_TICK_S = 0.2  # between two looks at requests while waiting
@@ -32,6 +38,8 @@ _MISSING = 127  # the shell's exit code for a missing command
 _CONTEXT_CHARS = 60_000  # the kernel allows 128 KB for one environment variable
 _TAIL_CHARS = 2000  # what a person or the next attempt needs of an error
 _SAID_CHARS = 400
+_ACTIVITY_EVERY_S = 1.0  # so exact is the time of a kill, and what `monitor` shows
+_ACTIVITY_WAITING_S = 5.0  # while the loop only waits
 
 
 class LoopOptions(Struct, frozen=True):
@@ -44,6 +52,7 @@ class LoopOptions(Struct, frozen=True):
     interrupted: Callable[[], str] = lambda: ""
     ask: Callable[[QuestionAsked, float], str | None] | None = None
     tell: Callable[[Event], None] = lambda _: None
+    live: Callable[[str], None] | None = None
 
 
 class TaskExecutor:
@@ -59,6 +68,7 @@ class TaskExecutor:
         self._inbox = ControlInbox(directory)
         self._waiting: list[ControlRequest] = []
         self._guardian: subprocess.Popen[bytes] | None = None
+        self._seen_at = 0.0  # when the activity file was written
 
     def now(self) -> float:
         """Return the time in seconds since 1970."""
@@ -69,6 +79,7 @@ class TaskExecutor:
         ask, question = self._options.ask, state.question.event if state.question else None
         while (left := until - self.now()) > 0 and not self._poll_requests(state):
             pause = min(left, _WAIT_TICK_S)
+            self._show_activity(LoopActivity(state.epoch), _ACTIVITY_WAITING_S)
             if ask is None or question is None:
                 self._clock.sleep(pause)
             elif (answer := ask(question, pause)) is not None:
@@ -92,52 +103,106 @@ class TaskExecutor:
         attempt = (task.task_id, effect.attempt)
         report = TaskReportFile(path, self._project, attempt, self._options.redact)
         limit_s = task.timeout_seconds or state.config.timeout_seconds
+        env = self._task_environment(task, effect.attempt, state)
+        agent = agent_task.AgentTask(self._project, self._directory, self._options, env)
+        began_at, began = self.now(), self._clock.monotonic()
+        tree, name = self._open_tree(), f"{task.task_id}-{effect.attempt}"
+        before = tree.save_snapshot(f"{name}-before-{self._options.runtime.new_id()}")
 
         def watch() -> str:
             for event in report.new_events():
                 emit(event)
+            seen = LoopActivity(state.epoch, *attempt, began_at, self.now(), agent.tool)
+            self._show_activity(seen, _ACTIVITY_EVERY_S)
             return "interrupted" if self._must_stop(state) else ""
 
-        began = self._clock.monotonic()
-        env = self._task_environment(task, effect.attempt, state)
         if run.agent is not None:
-            agent = agent_task.AgentTask(self._project, self._directory, self._options, env)
-            job = agent_task.TaskJob(task, run, effect, limit_s)
+            chosen = agent.choose_session(run, state.task_state(task.task_id))
+            answer = self._inbox.answers.get(state.task_state(task.task_id).answer_id, "")
+            job = agent_task.TaskJob(task, run, effect, limit_s, before, *chosen, answer)
             with self._guard_processes(state.marker) as guard:
                 result = agent.run_agent(job, state, emit, watch, guard)
             if result.result not in {"success", "failure"}:
                 self._end_all(state.marker)
         else:
+            emit(AttemptRunStarted(*attempt, before))
             result = self._run_command(run, env, limit_s, watch, state)
         for event in report.new_events(whole=True):
             emit(event)
+        result = self._with_changes(result, tree, name, before)
         return result._replace(duration_s=self._clock.monotonic() - began)
+
+    def close_attempt(self, effect: CloseAttempt, state: LoopState) -> TaskResult:
+        """Return the session and the changes of an attempt whose runner was killed."""
+        at = state.task_state(effect.task.task_id)
+        if at.agent_session:
+            with suppress(FlightlogError, OSError):
+                self._options.keep(at.agent_session)
+        cut = TaskResult("cut", at.cut_s, agent_session=at.agent_session)
+        name = f"{effect.task.task_id}-{effect.attempt}"
+        return self._with_changes(cut, self._open_tree(), name, at.run_snapshot)
+
+    def commit_task(self, effect: CommitTask, state: LoopState) -> TaskCommitted:
+        """Commit the files that a task changed."""
+        task, index = effect.task.task_id, self._directory / ".commit-index"
+        changed = state.task_state(task).changes
+        runtime, name = self._options.runtime, effect.task.name
+        try:
+            commit = commit_task_files(runtime, self._project, changed, name, index)
+        except FlightlogError as error:
+            return TaskCommitted(task, error_message=error.message)
+        finally:
+            remove_files([index])
+        return TaskCommitted(task, commit)
+
+    def _open_tree(self) -> WorkTreeWatch:
+        environ = self._options.runtime.environ
+        return WorkTreeWatch(self._directory, self._project, environ, self.now)
+
+    def _with_changes(
+        self, result: TaskResult, tree: WorkTreeWatch, name: str, before: str
+    ) -> TaskResult:
+        after = tree.save_snapshot(f"{name}-after-{self._options.runtime.new_id()}")
+        diff, changes = tree.write_changes(name, before, after, self._options.redact)
+        return result._replace(diff=diff, changes=changes)
+
+    def _show_activity(self, activity: LoopActivity, every_s: float) -> None:
+        """Write what goes on now, at most once in `every_s`, for `monitor` and the next runner."""
+        if self.now() - self._seen_at < every_s:
+            return
+        self._seen_at = self.now()
+        file = OutputFile(ACTIVITY, Tier.PRIVATE, msgspec.json.encode(activity).decode())
+        with suppress(FlightlogError, OSError):
+            write_output_files(self._directory, [file], durable=False)
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands; a missing tool or artifact is a failure."""
         task = self._plan.find_task(effect.task.task_id)
         began = self._clock.monotonic()
         codes: list[tuple[str, int | None]] = []
-        missing = [name for name in task.output_artifacts if not (self._project / name).exists()]
+        found = tuple(name for name in task.output_artifacts if (self._project / name).exists())
+        missing = [name for name in task.output_artifacts if name not in found]
         message = f"missing: {', '.join(missing)}" if missing else ""
+        if unreported := [name for name in task.success_metrics if name not in state.metrics]:
+            message = message or f"success metrics were not reported: {', '.join(unreported)}"
         limit_s = state.config.verify_timeout_seconds
         env = self._task_environment(task, effect.attempt, state)
 
         def watch() -> str:
             return "interrupted" if self._must_stop(state) else ""
 
-        for command in task.verify if not missing else ():
+        for command in task.verify if not message else ():
             ran = self._run_command(TaskRun(command=command), env, limit_s, watch, state)
             if ran.result == "interrupted":
                 return VerifyResult(False, (), (), "", 0.0, interrupted=True)
             absent = ran.exit_code == _MISSING
             codes.append((command, None if absent else ran.exit_code))
             if ran.exit_code != 0:
-                message = f"verify: {command}\n{ran.message}"
+                message = f"{VERIFY}{command}\n{ran.message}"
                 missing += [command] if absent else []
                 break
         duration_s = self._clock.monotonic() - began
-        return VerifyResult(not message, tuple(codes), tuple(missing), message, duration_s)
+        return VerifyResult(not message, tuple(codes), tuple(missing), message, duration_s, found)
 
     def close(self, mark: str) -> None:
         """Kill the processes that tasks left behind, and end the guardian."""
@@ -184,6 +249,7 @@ class TaskExecutor:
         with self._guard_processes(state.marker) as guard:
             guard(command.pid)
             while (code := command.wait(TICK_S)) is None:
+                self._show_output(command)
                 wall = state.budgets.wall_time_seconds
                 worked = self.now() - (state.started_at or self.now()) - state.rested_s
                 late = self._clock.monotonic() - began > limit_s
@@ -192,11 +258,16 @@ class TaskExecutor:
                     code = command.stop()
                     self._end_all(state.marker)
                     break
+        self._show_output(command)
         tail = self._options.redact(command.output_tail())
         limits = (_TAIL_CHARS, _SAID_CHARS)
         message, said = (shorten_text(tail, limit, "end").value for limit in limits)
         result = result or ("failure" if code else "success")
         return TaskResult(result, 0.0, code, message, last_message=said)
+
+    def _show_output(self, command: ShellCommand) -> None:
+        if self._options.live is not None and (text := command.new_output()):
+            self._options.live(self._options.redact(text).value)
 
     def _report_path(self, task: Task, attempt: int) -> Path:
         return self._directory / "reports" / f"{task.task_id}-{attempt}.jsonl"

@@ -8,7 +8,7 @@ import msgspec
 
 from flightlog.loop import events
 from flightlog.loop.decide import breaker
-from flightlog.loop.decide.decide import RunTask, VerifyTask
+from flightlog.loop.decide.decide import CloseAttempt, CommitTask, RunTask, VerifyTask
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.runner.driver import ControlRequest, TaskResult, VerifyResult
 from flightlog.loop.state import LoopState
@@ -29,7 +29,7 @@ _MESSAGES = {
 
 
 class TaskBehavior(NamedTuple):
-    """How a task behaves: probability and kind of failures, duration, model calls."""
+    """How a task behaves: probability and kind of failures, duration, model calls, questions."""
 
     fails: float
     stubborn: bool
@@ -38,6 +38,8 @@ class TaskBehavior(NamedTuple):
     calls: int
     idle: float
     verify_fails: float
+    asks: float = 0.0
+    denied: float = 0.0
 
 
 def draw_plan(chance: random.Random) -> tuple[Plan, dict[str, TaskBehavior]]:
@@ -86,6 +88,7 @@ def _draw_behavior(chance: random.Random, *, gentle: bool) -> TaskBehavior:
     return TaskBehavior(
         rough, chance.random() < 0.5, kind, chance.choice((0.1, 5.0, 400.0)), chance.randint(0, 6),
         0.0 if gentle else chance.choice((0.0, 0.5, 1.0)), 0.0 if gentle else chance.choice((0.0, 0.0, 0.4)),
+        0.0 if gentle else chance.choice((0.0, 0.0, 0.5)), 0.0 if gentle else chance.choice((0.0, 0.0, 0.2)),
     )  # fmt: skip
 
 
@@ -96,6 +99,7 @@ def _draw_config(chance: random.Random, *, gentle: bool) -> dict[str, Any]:
         "human_intervention": "never" if gentle else chance.choice(_INTERVENTION),
         "max_retries": chance.randint(0, 4),
         "answer_timeout_seconds": 600.0,
+        "commit_per_task": chance.random() < 0.2,
     }
 
 
@@ -206,6 +210,8 @@ class SimulatedEnvironment:
             if effect.mode == "delegate" and effect.task.delegate
             else effect.task.run
         )
+        session = f"{name}-{self.rounds[name]}" if run.agent is not None else ""
+        emit(events.AttemptRunStarted(name, effect.attempt, agent_session=session))
         calls = manner.calls if run.agent is not None else 0
         for number in range(calls):
             self._now += manner.takes_s / calls
@@ -213,13 +219,26 @@ class SimulatedEnvironment:
             message, tokens = f"{name}-{self.rounds[name]}-{number}", self._chance.randint(1, 900)
             emit(events.UsageRecorded(name, effect.attempt, message, "made-up", tokens, 0.01))
             wait_s = max(breaker.hour_full_until(state, self._now) - self._now, 0.0)
-            spent = breaker.exhausted_budget(state, self._now, begun=True)
+            spent = breaker.find_used_budget(state, self._now, begun=True)
             if spent or wait_s:
-                return TaskResult("budget" if spent else "limited", 0.0, limit_s=wait_s)
+                took = self._now - began
+                return TaskResult("budget" if spent else "limited", took, limit_s=wait_s)
         self._now += manner.takes_s * self._chance.random()
         self._report_metric(effect, emit)
         self.maybe_die()
         return self._attempt_result(effect, manner, self._now - began)
+
+    def close_attempt(self, effect: CloseAttempt, state: LoopState) -> TaskResult:
+        """Return the attempt that a kill cut short."""
+        self.maybe_die()
+        task = state.task_state(effect.task.task_id)
+        return TaskResult("cut", task.cut_s, agent_session=task.agent_session)
+
+    def commit_task(self, effect: CommitTask, state: LoopState) -> events.TaskCommitted:
+        """Pretend to commit."""
+        del state
+        self.maybe_die()
+        return events.TaskCommitted(effect.task.task_id, "0" * 40)
 
     def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Return a random result."""
@@ -251,8 +270,18 @@ class SimulatedEnvironment:
         if self._chance.random() >= manner.fails:
             indicators = ("status", "tests")[: self._chance.choice((0, 1, 2, 2))]
             done = self._chance.random() < 0.7
+            asks = "this or that?" if agent and self._chance.random() < manner.asks else ""
+            denied = ("Write",) if agent and self._chance.random() < manner.denied else ()
             return TaskResult(
-                "success", took, 0, made_progress=progress, exit_signal=done, indicators=indicators
+                "success",
+                took,
+                0,
+                made_progress=progress,
+                exit_signal=done,
+                indicators=indicators,
+                question=asks,
+                permission_denials=len(denied),
+                denied_tools=denied,
             )
         if manner.kind == "timeout":
             return TaskResult("timeout", took, None, "no end in sight", made_progress=progress)

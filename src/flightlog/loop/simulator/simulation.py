@@ -6,7 +6,7 @@ an error in the fold cannot hide itself.
 
 import hashlib
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 
 import msgspec
 from msgspec import Struct
@@ -49,12 +49,17 @@ class InvariantChecker:
         self._hour: list[float] = []
         self._over = ""
         self._questions: dict[str, events.QuestionAsked] = {}
+        self._running = ""  # the task whose run has no end yet
+        self._cut = ""  # the task whose run a kill ended, until that is recorded
+        self._ran_s: dict[str, float] = defaultdict(float)
 
     def check_event(self, at: float, event: events.Event) -> None:
         """Check one event."""
-        if self._over and not isinstance(event, events.RunnerAcquired | events.LoopResumed):
+        by_person = events.RunnerAcquired | events.LoopResumed | events.TaskReopened
+        if self._over and not isinstance(event, by_person):
             tag = event.__struct_config__.tag
             self.violations.append(f"{tag} after the session was {self._over}")
+        self._check_runs(event)
         match event:
             case events.GateChecked():
                 self._gates[event.name] = bool(event.passed) or event.name in self._accepted
@@ -73,6 +78,27 @@ class InvariantChecker:
             case _:
                 self._check_task_event(at, event)
 
+    def _check_runs(self, event: events.Event) -> None:
+        """Check that each run has one end, and each task the time of its runs."""
+        match event:
+            case events.RunnerAcquired():
+                self._cut, self._running = self._running or self._cut, ""
+            case events.AttemptRunStarted():
+                if self._running or self._cut:
+                    self.violations.append(f"{event.task} runs, but a run before it has no end")
+                self._running = event.task
+            case events.AttemptEnded():
+                if event.task != (self._cut if event.result == "cut" else self._running):
+                    self.violations.append(f"{event.task} ended as {event.result} without a run")
+                self._running = self._cut = ""
+                self._ran_s[event.task] += event.duration_s
+            case events.TaskVerified():
+                self._ran_s[event.task] += event.duration_s
+            case events.TaskEnded() if abs(event.duration_s - self._ran_s[event.task]) > 0.01:
+                self.violations.append(f"the duration of {event.task} is not that of its runs")
+            case _:
+                pass
+
     def _check_task_event(self, at: float, event: events.Event) -> None:
         match event:
             case events.TaskStarted():
@@ -87,6 +113,11 @@ class InvariantChecker:
                 self._check_task_end(event)
             case events.RecoveryStarted():
                 self._wait[event.task] = at + event.wait_s
+            case events.TaskReopened():
+                self._status[event.task] = "pending"
+                self._verified.discard(event.task)
+                self._keys.pop(event.task, None)
+                self._allowed[event.task] += _GIVEN_BY_PERSON
             case _:
                 pass
 
@@ -158,7 +189,8 @@ class InvariantChecker:
         asked = self._questions[event.question_id]
         if event.answered_by == "timeout" and event.answer != asked.default_answer:
             self.violations.append("without an answer another option than the safe one was chosen")
-        if event.answer == "retry":
+        by_person = event.answered_by == "person"
+        if event.answer in {"retry", "allow"} or (asked.trigger == "agent" and by_person):
             self._allowed[asked.task] += _GIVEN_BY_PERSON
         if asked.trigger == "gate" and event.answer == "accept":
             self._gates[asked.task] = True
@@ -276,6 +308,9 @@ def _run_to_end(
                 return deaths
             resumes -= 1
             environment.pass_time(chance.choice((1.0, 4000.0)))
+            ended = [name for name, task in log.state.tasks.items() if task.ended_at is not None]
+            if ended and chance.random() < 0.3 and (again := chance.choice(ended)):
+                log.append(events.TaskReopened(again, "a person wants it"))
             log.append(events.LoopResumed("go on"))
         except RunnerKilled:
             deaths += 1

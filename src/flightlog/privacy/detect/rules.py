@@ -1,8 +1,8 @@
 """Provider rules, token forms, and lazily compiled patterns.
 
 A form is literal text with fields: `ghp_{alnum:36}`, `{hex:32}`, `{uuid}`, `{url:20-60}`,
-`{b64:40-}`. The pattern that finds a token is made from its form, and so are examples for
-tests: the source contains no example of a secret.
+`{b64:40-}`. The pattern that finds a token is made from its form, and so are the examples of
+`tools/bench/token_examples`: the source contains no example of a secret.
 
 A rule with `near` words counts only beside one of them; a rule without is recognized by its
 own shape. `names.json` lists providers whose tokens have no public shape: beside those names,
@@ -15,16 +15,12 @@ most of its time on patterns that it does not need.
 import functools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import re2
 
 from flightlog.privacy.detect.candidates import LATIN
-
-if TYPE_CHECKING:
-    from random import Random
-
 
 # The characters of each kind of field, as in brackets of a regular expression.
 CLASSES = {
@@ -60,10 +56,6 @@ FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<low>\d+)(?P<open>-)?(?P<high>\d+)?)?
 _UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
 # re2 refuses counts above 1,000, and large counts are slow: longer fields repeat a count of 300.
 _COUNT_MAX = 300
-_OPEN_EXTRA = (
-    6  # an example of an open field (`{b64:40-}`) is up to this much longer than it must be
-)
-_MIXED_MIN = 8  # shorter examples may be digits or letters alone, as vendors' short fields are
 # Bits per character: below it, a value of a vendor's form repeats a few characters, as fillers do.
 _FORM_ENTROPY = 2.0
 
@@ -103,26 +95,6 @@ def form_head(form: str) -> str:
     return form[: field.start()] if field else form
 
 
-def make_random(seed: str) -> "Random":
-    """Return the random generator for examples."""
-    from random import Random  # noqa: PLC0415 - only tests and the benchmark make examples
-
-    return Random(seed)  # noqa: S311 - examples, not keys
-
-
-def make_example(form: str, chance: "Random") -> str:
-    """Make a text of this form; a field of letters and digits gets both."""
-    return FIELD.sub(lambda field: _field_example(field, chance), form)
-
-
-def make_short_example(form: str, chance: "Random") -> str:
-    """Make a text that resembles this form but is too short for it."""
-    longest = max(FIELD.finditer(form), key=lambda field: int(field["low"] or 0))
-    low = int(longest["low"] or 36)
-    name = longest["name"] if longest["low"] else "hex"
-    return make_example(f"{form[: longest.start()]}{{{name}:{max(low // 3, 1)}}}", chance)
-
-
 def _field_pattern(field: re.Match[str]) -> str:
     if field["name"] == "uuid":
         return _UUID
@@ -138,34 +110,6 @@ def _field_pattern(field: re.Match[str]) -> str:
 def _repeat_pattern(members: str, count: int) -> str:
     whole, rest = divmod(count, _COUNT_MAX)
     return f"{members}{{{_COUNT_MAX}}}" * whole + (f"{members}{{{rest}}}" if rest else "")
-
-
-def _field_example(field: re.Match[str], chance: "Random") -> str:
-    if field["name"] == "uuid":
-        digits = "".join(chance.choices("0123456789abcdef", k=32))
-        groups = digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]
-        return "-".join(groups)
-    low = int(field["low"])
-    count = low + (chance.randrange(_OPEN_EXTRA) if field["open"] and not field["high"] else 0)
-    members = _expand_character_class(CLASSES[field["name"]])
-    while True:
-        text = "".join(chance.choices(members, k=count))
-        mixed = any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
-        edges = text[0].isalnum() and text[-1].isalnum()
-        if count < _MIXED_MIN or (edges and (mixed or members.isdigit() or members.isalpha())):
-            return text
-
-
-def _expand_character_class(spec: str) -> str:
-    members, at = [], 0
-    while at < len(spec):
-        if spec[at + 1 : at + 2] == "-" and at + 2 < len(spec):
-            members += [chr(c) for c in range(ord(spec[at]), ord(spec[at + 2]) + 1)]
-            at += 3
-        else:
-            members.append(spec[at])
-            at += 1
-    return "".join(members)
 
 
 class _LazyPattern:
@@ -202,22 +146,6 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forms: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     entropy: float = _FORM_ENTROPY
-
-    def make_examples(self, seed: int = 0) -> list[str]:
-        """Make texts that this rule must find, one or more per form."""
-        chance = make_random(f"{self.id}/{seed}")
-        values = [make_example(form, chance) for form in self.forms or ("{alnum:32}",)]
-        if not self.near:
-            return values
-        return [f'{word}_token = "{value}"' for value in values for word in self.near]
-
-    def make_negatives(self, seed: int = 0) -> list[str]:
-        """Make texts that this rule must not find: its forms cut short, beside its words."""
-        chance = make_random(f"{self.id}/not/{seed}")
-        short = (make_short_example(form, chance) for form in self.forms or ("{alnum:32}",))
-        patterns = [form_pattern(form) for form in self.forms]
-        values = [text for text in short if not any(re.search(form, text) for form in patterns)]
-        return [f"{word} {value}" for value in values for word in self.near or ("",)]
 
 
 @functools.cache

@@ -4,12 +4,23 @@ Every mark names the step it was seen at. Only what the agent did counts, not wh
 """
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from flightlog.model.entries import PromptKind
+from flightlog.analysis.findings import ActionThread, ToolAction, list_threads
+from flightlog.analysis.findings.edits import find_undone_edits, is_commit, is_revert
+from flightlog.analysis.findings.failures import (
+    ends_in_failures,
+    error_signature,
+    find_error_line,
+    find_retries,
+    has_passed,
+    is_test_run,
+)
+from flightlog.analysis.findings.permissions import find_denials
+from flightlog.analysis.findings.waste import find_loops
+from flightlog.model.entries import PromptKind, text_of
 from flightlog.model.output_files import Redacted
-from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.session import NoteKind, Session, Step, Turn
 from flightlog.model.usage import sum_costs
 from flightlog.retro.analysis.digests import (
     MARKS_MAX,
@@ -17,29 +28,17 @@ from flightlog.retro.analysis.digests import (
     ConversationDigest,
     DigestMark,
     DigestPrompt,
-    error_signature,
     make_excerpt,
+    read_prompts,
 )
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import turn_steps
-from flightlog.views.session.tools import command_of, edits_of_call, files_of_call
 
-LOOP_CALLS = 4  # equal calls in one turn from which they count as a loop
-DEAD_END_CALLS = 3  # failing calls at the end of a turn
 _ROUNDING_USD = 1e-6  # sums of the same amounts in another order differ by less
-_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
-_COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
-_TEST = re.compile(
-    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest)\b|\b(?:npm|pnpm|yarn|bun)(?: run)? test\b"
-    r"|\b(?:go|cargo|mvn|gradle|dotnet|swift|mix|make|rake) test\b"
-)
-_TESTS_FAILED = re.compile(
-    r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]",
-    re.IGNORECASE,
-)
-_REVERT = re.compile(
-    r"\bgit\b[^|;&\n]*\b(?:checkout\s+(?:\S+\s+)?--|restore\b|reset\s+--hard|revert\b|stash(?!\s+(?:list|show|pop|apply))\b)"
-)
+FIX_CALLS_MAX = 30  # calls after a failure among which its fix is looked for
+_BY_PERSON = frozenset({"user-rejected", "declined", "denied"})  # Claude Code, Codex, Copilot
+_PLAIN_COMMAND = re.compile(r"[\w./:=@,+%~-]+(?: [\w./:=@,+%~-]+)*", re.ASCII)
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w-]{0,120}", re.ASCII)
 _BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
 _NOTE_MARKS = {
     NoteKind.INTERRUPTION: "interruption",
@@ -61,157 +60,115 @@ def digest_session(
     Issues are published from failures, so failure texts are cut from the redacted session.
     """
     summary = outline_session(session).summary
+    threads = list_threads(session)
+    actions = _list_actions(threads)
     known = [cost for cost in model_costs.values() if cost is not None]
-    started_ms = session.started_ms or 0
-    prompts = [
+    prompts = _list_prompts(session)
+    has_failures = any(_find_failures(actions))
+    public = (
+        _list_actions(list_threads(redact(session).value)) if redact and has_failures else actions
+    )
+    return ConversationDigest(
+        id=session.id,
+        source=session.agent,
+        version=version,
+        title=session.heading,
+        started_ms=session.started_ms or 0,
+        ended_ms=session.ended_ms or 0,
+        prompts=tuple(prompts[:PROMPTS_MAX]),
+        messages=summary.turns + summary.steps,
+        project=session.cwd,
+        frictions=tuple(_find_frictions(session.id, threads))[:MARKS_MAX],
+        outcomes=tuple(_find_outcomes(actions))[:MARKS_MAX],
+        failures=tuple(_find_failures(public))[:MARKS_MAX],
+        permissions=tuple(_find_permissions(session, actions))[:MARKS_MAX],
+        fixes=tuple(_find_fixes(public))[:MARKS_MAX],
+        edits=sum(bool(action.edits) and action.is_successful for action in actions),
+        first_edit_ms=_time_to_first_edit(session, actions),
+        costs=tuple(_turn_costs(session, sum(known)))[:MARKS_MAX],
+        cost_usd=sum(known) if known else None,
+        model_costs=tuple((model, cost) for model, cost in model_costs.items() if cost is not None),
+        is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
+        **read_prompts(_iter_typed_prompts(session)),
+    )
+
+
+def _list_prompts(session: Session) -> list[DigestPrompt]:
+    return [
         DigestPrompt(
             f"{session.id}#{turn.number}",
-            turn.at_ms or started_ms,
+            turn.at_ms or session.started_ms or 0,
             make_excerpt(turn.text),
             len(turn.text),
         )
         for turn in session.turns
         if turn.kind in _BY_HAND and turn.text.strip()
     ]
-    public = redact(session).value if redact and any(_find_failures(session)) else session
-    return ConversationDigest(
-        id=session.id,
-        source=session.agent,
-        version=version,
-        title=session.heading,
-        started_ms=started_ms,
-        ended_ms=session.ended_ms or 0,
-        prompts=tuple(prompts[:PROMPTS_MAX]),
-        turns=summary.turns,
-        messages=summary.turns + summary.steps,
-        chars=sum(prompt.chars for prompt in prompts),
-        project=session.cwd,
-        models=summary.models,
-        frictions=tuple(_find_frictions(session))[:MARKS_MAX],
-        outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
-        failures=tuple(_find_failures(public))[:MARKS_MAX],
-        costs=tuple(_turn_costs(session, sum(known)))[:MARKS_MAX],
-        cost_usd=sum(known) if known else None,
-        model_costs=tuple((model, cost) for model, cost in model_costs.items() if cost is not None),
-        is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
-        total_tokens=summary.usage.total_tokens,
-    )
 
 
-def _iter_calls(session: Session) -> Iterator[tuple[str, ToolCall]]:
-    threads = [
-        (session.id, session.turns),
-        *((f"{session.id}@{subagent.id}", subagent.turns) for subagent in session.subagents),
-    ]
-    for thread, turns in threads:
-        for turn in turns:
-            for step in turn.steps:
-                for call in step.tool_calls:
-                    yield f"{thread}#{turn.number}.{step.number}", call
+def _list_actions(threads: Sequence[ActionThread]) -> list[ToolAction]:
+    return [action for thread in threads for action in thread.actions]
 
 
-def _find_frictions(session: Session) -> Iterator[DigestMark]:
-    for turn in session.turns:
+def _find_frictions(session: str, threads: Sequence[ActionThread]) -> Iterator[DigestMark]:
+    main = threads[0]
+    for index, turn in enumerate(main.turns):
+        actions = main.turn_actions(index)
         yield from _find_note_marks(session, turn)
-        yield from _find_loops(session, turn)
+        for action in find_retries(actions):
+            again = f"{action.call.name} again after it failed"
+            yield DigestMark("retry", action.address, make_excerpt(again))
+        for run in find_loops(actions):
+            alike = f"{run[0].call.name} called {len(run)} times alike"
+            yield DigestMark("tool loop", run[0].address, make_excerpt(alike))
         if turn.is_rewound:
-            yield DigestMark(
-                "dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "rewound turn"
-            )
-        elif _ends_in_failures(turn):
-            yield DigestMark(
-                "dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls"
-            )
-    for address, call in _iter_calls(session):
-        if call.denial_reason:
-            path = next(iter(files_of_call(call)), "")
-            kind = "rejected edit" if path else "rejected call"
-            yield DigestMark(kind, address, make_excerpt(path or call.name))
-    yield from _find_reverts(session)
+            text = make_excerpt(turn.text) or "rewound turn"
+            yield DigestMark("dead end", f"{session}#{turn.number}", text)
+        elif ends_in_failures(actions):
+            text = "the turn ended on failing calls"
+            yield DigestMark("dead end", f"{session}#{turn.number}", text)
+    for action, path in find_denials(_list_actions(threads)):
+        kind = "rejected edit" if path else "rejected call"
+        yield DigestMark(kind, action.address, make_excerpt(path or action.call.name))
+    for thread in threads:
+        yield from _find_reverts(thread)
 
 
-def _find_note_marks(session: Session, turn: Turn) -> Iterator[DigestMark]:
-    address = f"{session.id}#{turn.number}"
+def _find_reverts(thread: ActionThread) -> Iterator[DigestMark]:
+    for action in thread.actions:
+        if action.is_successful and is_revert(action):
+            yield DigestMark("reverted file", action.address, make_excerpt(action.command))
+    for _, action, path in find_undone_edits(thread):
+        yield DigestMark("reverted file", action.address, make_excerpt(path))
+
+
+def _find_note_marks(session: str, turn: Turn) -> Iterator[DigestMark]:
+    address = f"{session}#{turn.number}"
     if turn.kind is PromptKind.INTERRUPTION:
         yield DigestMark("interruption", address, make_excerpt(turn.text))
     for item in turn.items:
         if isinstance(item, Step):
-            address = f"{session.id}#{turn.number}.{item.number}"
+            address = f"{session}#{turn.number}.{item.number}"
         elif item.kind in _NOTE_MARKS:
             yield DigestMark(_NOTE_MARKS[item.kind], address, make_excerpt(item.text))
 
 
-def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
-    """Find equal calls repeated in a turn, and calls repeated after they failed."""
-    counts: Counter[str] = Counter()
-    failed: set[str] = set()
-    retried: set[str] = set()
-    loops: dict[str, tuple[str, str]] = {}
-    for step in turn.steps:
-        address = f"{session.id}#{turn.number}.{step.number}"
-        for call in step.tool_calls:
-            signature = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
-            counts[signature] += 1
-            if counts[signature] == LOOP_CALLS:
-                loops[signature] = (address, call.name)
-            if signature in failed and signature not in retried:
-                retried.add(signature)
-                yield DigestMark(
-                    "retry", address, make_excerpt(f"{call.name} again after it failed")
-                )
-            if call.is_error and not call.denial_reason:
-                failed.add(signature)
-    for signature, (address, name) in loops.items():
-        text = make_excerpt(f"{name} called {counts[signature]} times alike")
-        yield DigestMark("tool loop", address, text)
-
-
-def _ends_in_failures(turn: Turn) -> bool:
-    last = [call for step in turn.steps for call in step.tool_calls][-DEAD_END_CALLS:]
-    return len(last) == DEAD_END_CALLS and all(
-        call.is_error and not call.denial_reason for call in last
-    )
-
-
-def _find_reverts(session: Session) -> Iterator[DigestMark]:
-    """Find edits undone by git, by the opposite edit, or by writing an earlier content."""
-    edits: dict[str, set[tuple[str, str]]] = {}
-    contents: dict[str, list[str]] = {}
-    for address, call in _iter_calls(session):
-        if call.is_error or call.denial_reason:
+def _find_outcomes(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
+    for action in actions:
+        if action.call.denial_reason or action.call.result is None:
             continue
-        command = command_of(call)
-        if _REVERT.search(command):
-            yield DigestMark("reverted file", address, make_excerpt(command))
-        for edit in edits_of_call(call):
-            known, written = edits.setdefault(edit.path, set()), contents.setdefault(edit.path, [])
-            if any((new, old) in known for old, new in edit.replacements):
-                yield DigestMark("reverted file", address, make_excerpt(edit.path))
-            known.update(edit.replacements)
-            if edit.content is not None:
-                if edit.content in written[:-1]:
-                    yield DigestMark("reverted file", address, make_excerpt(edit.path))
-                written.append(edit.content)
+        if is_commit(action):
+            yield DigestMark("commit", action.address, make_excerpt(action.call.output))
+        if is_test_run(action):
+            kind = "tests passed" if has_passed(action) else "tests failed"
+            yield DigestMark(kind, action.address, make_excerpt(action.command))
 
 
-def _find_outcomes(session: Session) -> Iterator[DigestMark]:
-    for address, call in _iter_calls(session):
-        command = command_of(call)
-        if not command or call.denial_reason or call.result is None:
-            continue
-        if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(call.output):
-            yield DigestMark("commit", address, make_excerpt(call.output))
-        if _TEST.search(command):
-            passed = not call.is_error and not _TESTS_FAILED.search(call.output)
-            yield DigestMark(
-                "tests passed" if passed else "tests failed", address, make_excerpt(command)
-            )
-
-
-def _find_failures(session: Session) -> Iterator[DigestMark]:
-    for address, call in _iter_calls(session):
-        if call.is_error and not call.denial_reason and (key := error_signature(call.output)):
-            yield DigestMark("failure", address, make_excerpt(call.output), key)
+def _find_failures(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
+    for action in actions:
+        if action.is_failed and (key := error_signature(action.call.output)):
+            text = make_excerpt(find_error_line(action.call.output))
+            yield DigestMark("failure", action.address, text, key)
 
 
 def _turn_costs(session: Session, own_cost_usd: float) -> Iterator[DigestMark]:
@@ -229,3 +186,92 @@ def _turn_costs(session: Session, own_cost_usd: float) -> Iterator[DigestMark]:
             yield DigestMark(
                 "turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd
             )
+
+
+def _iter_typed_prompts(session: Session) -> Iterator[tuple[str, str, str]]:
+    """Yield address and text of the prompts that a person typed, with the answer before each."""
+    answer = ""
+    for turn in session.turns:
+        if turn.kind is PromptKind.HUMAN and turn.text.strip():
+            yield f"{session.id}#{turn.number}", turn.text, answer
+        texts = (text_of(step.content) for step in reversed(turn.steps))
+        answer = next(filter(None, texts), answer)
+
+
+def _find_permissions(session: Session, actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
+    for action in actions:
+        call = action.call
+        if call.permission_decision in {"approved", "blocked"}:
+            kind = call.permission_decision
+        elif call.denial_reason in _BY_PERSON:
+            kind = "rejected"
+        else:
+            continue
+        rule, text = _exact_rule(session, action)
+        yield DigestMark(kind, action.address, make_excerpt(text), rule)
+
+
+def _exact_rule(session: Session, action: ToolAction) -> tuple[str, str]:
+    """Return the settings rule for exactly this call ("" if none can say it), and its text."""
+    name, command = action.call.name, action.command
+    if command:
+        # `*` and a final `:*` are wildcards of a rule, and shell operators are judged part by part.
+        is_plain = bool(_PLAIN_COMMAND.fullmatch(command)) and not command.endswith(":*")
+        return f"Bash({command})" if is_plain else "", f"{name}: {command}"
+    path = action.edits[0].path if action.edits else action.path
+    if path:
+        kind = "Edit" if action.edits else "Read"
+        inside = path.removeprefix(f"{session.cwd}/")
+        is_plain = inside != path and bool(_PLAIN_COMMAND.fullmatch(inside))
+        return f"{kind}(/{inside})" if is_plain else "", f"{name}: {path}"
+    return (name, name) if _PLAIN_NAME.fullmatch(name) else ("", name)
+
+
+def _find_fixes(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
+    """Find what was done between a failing command and the same command without a failure.
+
+    Where the call was not made again, what came next in the turn is marked as such.
+    """
+    for at, failed in enumerate(actions):
+        # What follows a failed edit says nothing about it: the agent reads the file and edits again.
+        if not (failed.is_failed and failed.command):
+            continue
+        if not (key := error_signature(failed.call.output)):
+            continue
+        between: list[tuple[str, str]] = []
+        kind = "next"
+        for later in actions[at + 1 : at + 1 + FIX_CALLS_MAX]:
+            if not later.is_successful:
+                continue
+            is_same_tool = later.call.name == failed.call.name
+            is_repeated = is_same_tool and _action_head(later) == _action_head(failed)
+            text = _action_text(later)
+            if text and (not is_repeated or text != _action_text(failed)):
+                between.append((later.address, text))
+            if is_repeated:
+                kind = "fix"
+                break
+        turn = failed.address.rpartition(".")[0]
+        if kind == "next":
+            between = [pair for pair in between if pair[0].rpartition(".")[0] == turn][:1]
+        if between:
+            address, text = between[-1]
+            yield DigestMark(kind, address, make_excerpt(text), key)
+
+
+def _action_text(action: ToolAction) -> str:
+    """Return what a call runs or changes, "" for a call that only reads."""
+    paths = dict.fromkeys(edit.path for edit in action.edits)
+    return action.command or ", ".join(f"edit {path}" for path in paths)
+
+
+def _action_head(action: ToolAction) -> list[str]:
+    return (action.command or " ".join(edit.path for edit in action.edits)).split()[:2]
+
+
+def _time_to_first_edit(session: Session, actions: Sequence[ToolAction]) -> int | None:
+    """Return the time from the first prompt to the first edit that was made, if there is one."""
+    started = next((turn.at_ms for turn in session.turns if turn.kind in _BY_HAND), None)
+    edits = (action for action in actions if action.edits and action.is_successful)
+    first = next((action.call.started_ms for action in edits), None)
+    return None if started is None or first is None else max(first - started, 0)

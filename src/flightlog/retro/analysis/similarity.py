@@ -1,8 +1,10 @@
-"""MinHash groups, repeated questions and repeated failures.
+"""MinHash groups, paraphrases, repeated questions and repeated failures.
 
 Texts that share enough words almost surely share a band of their smallest hashes (three rows,
 twenty bands); only those are compared, so the work grows with the number of texts. The hash seeds
 are fixed: the same texts give the same groups. numpy is imported only for a comparison.
+
+Paraphrases share few words: they are grouped by average linkage over the words that carry meaning.
 """
 
 import math
@@ -11,6 +13,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
@@ -41,6 +44,40 @@ _ENDINGS = ("ingly", "edly", "ations", "ation", "ings", "ing", "ies", "ied", "ne
 QUESTION_OVERLAP = 0.6  # share of common words from which two questions are the same
 QUESTION_WORDS_MIN = 3  # distinctive words; shorter prompts are alike by chance
 FAILURES_MIN = 2  # conversations a failure must occur in
+# Words that say the same of an instruction; each line is one meaning. What a sentence is about
+# counts, not what it demands: "short" and "long" are both about length.
+_MEANINGS = """
+    done finish finished finishing complete completed completing ready report claim
+    test tests tested testing suite pytest jest spec specs unittest
+    run rerun execute running verify check confirm pass passes passing green
+    answer answers reply replies respond response responses
+    short brief briefly concise concisely terse succinct long lengthy verbose length wordy
+    comment comments docstring docstrings
+    emoji emojis emoticon emoticons smiley smileys
+    commit commits committing committed
+    ask asking approval permission confirmation
+    dependency dependencies package packages library libraries
+    format formatter formatting lint linter linting
+    type types typed typing annotation annotations
+    example examples sample samples
+    explain explains explanation explanations
+    summary summarize summarise recap
+"""
+# Words of an instruction that say how strongly it is meant, and not what is meant.
+_STRENGTH = frozenset(
+    """always never every time must should ensure remember dont forget avoid prefer rather kindly important reminder
+    note strictly absolutely really everything anything whenever future keep leave stop stick without instead unless
+    until actual actually usual everywhere throughout add adding write writing install include put provide
+    another""".split()  # noqa: SIM905 - as above
+)
+INSTRUCTIONS_MIN = 3  # conversations in which an instruction is demanded; two may be chance
+DEMANDED_SHARE = 0.3  # of the occurrences beside a task, and with a word such as "always"
+USUAL_SHARE = 0.1  # of all conversations that hold one wording, which then needs no such word
+STEM_CHARS = 6  # of a word in an instruction: "apologize" and "apologies" are one
+PART_SHARE = 0.7  # of the prompts of an instruction that hold a more frequent one, too
+MACHINE_CHARS = 300  # equal prompts of this length are a program's, or pasted
+PARAPHRASES_MAX = 1500  # sentences compared with each other: the matrix grows with the square
+_PARAPHRASE_CUT = 0.75  # average distance up to which two groups of sentences are one
 
 
 def group_similar(
@@ -150,10 +187,88 @@ def content_words(text: str) -> list[str]:
     ]
 
 
-def words_by_stem(text: str) -> dict[str, str]:
-    """Return the words of `text` as they are spelled, by their stem."""
-    words = (word.replace("\u2019", "").replace("'", "") for word in _WORD.findall(text.lower()))
-    return {stem_word(word): word for word in words}
+def meaning_words(text: str) -> frozenset[str]:
+    """Return the stems that say what an instruction is about; words of one meaning are one."""
+    meanings = _stems_by_meaning()
+    stems = (stem[:STEM_CHARS] for stem in content_words(text))
+    return frozenset(meanings.get(stem, stem) for stem in stems) - {""}
+
+
+@lru_cache(maxsize=1)
+def _stems_by_meaning() -> dict[str, str]:
+    lines = [line.split() for line in _MEANINGS.strip().splitlines()]
+    meanings = {
+        stem_word(word)[:STEM_CHARS]: stem_word(words[0]) for words in lines for word in words
+    }
+    return meanings | {stem_word(word)[:STEM_CHARS]: "" for word in _STRENGTH}
+
+
+def group_paraphrases(sentences: Sequence[frozenset[str]]) -> list[list[int]]:
+    """Return groups of sentences, given by their meaning words, that say the same.
+
+    The most frequent ones are compared with each other; every other one joins the nearest group.
+    """
+    import numpy as np  # noqa: PLC0415 - as above
+
+    members: dict[frozenset[str], list[int]] = defaultdict(list)
+    for index, words in enumerate(sentences):
+        members[words].append(index)
+    members.pop(frozenset(), None)
+    texts = sorted(members, key=lambda words: (-len(members[words]), sorted(words)))
+    compared = texts[:PARAPHRASES_MAX]
+    if not compared:
+        return []
+    ids = {word: number for number, word in enumerate(sorted(frozenset().union(*compared)))}
+    rows = np.zeros((len(compared), len(ids)), np.float32)
+    for number, text in enumerate(compared):
+        rows[number, [ids[word] for word in text]] = 1
+    sizes = rows.sum(axis=1)
+    shared = rows @ rows.T
+    distances = 1 - shared / (sizes[:, None] + sizes[None, :] - shared)
+    labels = np.array(link_average(distances, _PARAPHRASE_CUT))
+    centers = np.stack([rows[labels == label].mean(axis=0) for label in range(labels.max() + 1)])
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number, text in enumerate(texts):
+        if number < len(compared):
+            label = int(labels[number])
+        else:
+            near = centers[:, [ids[word] for word in text if word in ids]].sum(axis=1) / len(text)
+            label = int(near.argmax())
+            if near[label] < 1 - _PARAPHRASE_CUT:
+                continue
+        groups[label] += members[text]
+    return [sorted(group) for group in groups.values()]
+
+
+def link_average(distances: Any, cut: float) -> list[int]:
+    """Return the cluster of each point, from 0, by average linkage up to the distance `cut`.
+
+    A cluster has the number of one of its members. Following nearest neighbors until two are each
+    other's nearest finds every merge in quadratic time, though not in the order of distances.
+    """
+    between = distances + 0
+    between.flat[:: len(between) + 1] = math.inf
+    sizes, labels = [1] * len(between), list(range(len(between)))
+    chain: list[int] = []
+    for _ in range(len(between) - 1):
+        chain = chain or [next(number for number, size in enumerate(sizes) if size)]
+        while True:
+            row = between[chain[-1]]
+            nearest = int(row.argmin())
+            # Of equally near clusters the one before in the chain is taken; others never end it.
+            if len(chain) > 1 and row[nearest] >= row[chain[-2]]:
+                break
+            chain.append(nearest)
+        ended, grown = chain.pop(), chain.pop()
+        if row[grown] <= cut:
+            labels = [grown if label == ended else label for label in labels]
+        sizes_both = sizes[ended] + sizes[grown]
+        mean = (sizes[ended] * between[ended] + sizes[grown] * between[grown]) / sizes_both
+        between[grown] = between[:, grown] = mean
+        between[ended] = between[:, ended] = math.inf
+        sizes[grown], sizes[ended] = sizes_both, 0
+    numbers = {label: number for number, label in enumerate(sorted(set(labels)))}
+    return [numbers[label] for label in labels]
 
 
 @lru_cache(maxsize=100_000)
@@ -212,7 +327,69 @@ def repeated_failures(digests: Sequence[ConversationDigest]) -> list[Repetition]
     return _most_frequent_first(repetitions)
 
 
+def repeated_instructions(digests: Sequence[ConversationDigest]) -> list[Repetition]:
+    """Return what a person demanded in several conversations, in whatever words, by conversations.
+
+    The prompts of programs are left out: long ones that are equal in several conversations. The
+    text is the person's most usual wording; the first occurrences have different wordings.
+    """
+    machine = _find_machine_prompts(digests)
+    marks = [
+        (digest.id, mark)
+        for digest in digests
+        for mark in digest.instructions
+        if mark.address not in machine
+    ]
+    groups = [
+        {marks[index][1].address: marks[index] for index in group}
+        for group in group_paraphrases([meaning_words(mark.text) for _, mark in marks])
+    ]
+    repetitions: list[Repetition] = []
+    covered: list[set[str]] = []
+    for prompts in sorted(groups, key=lambda prompts: (-len(prompts), min(prompts))):
+        # A part of one wording is not another instruction; two that always come together are.
+        is_part = any(
+            len(prompts) * 2 <= len(addresses)
+            and len(prompts.keys() & addresses) >= PART_SHARE * len(prompts)
+            for addresses in covered
+        )
+        repetition = None if is_part else _merge_wordings(list(prompts.values()), len(digests))
+        if repetition:
+            repetitions.append(repetition)
+            covered.append(set(prompts))
+    return sorted(repetitions, key=lambda again: (-len(again.conversations), again.text))
+
+
+def _merge_wordings(prompts: Sequence[tuple[str, DigestMark]], total: int) -> Repetition | None:
+    """Return one instruction in several wordings, unless it is a task or too rare."""
+    conversations = tuple(dict.fromkeys(name for name, _ in prompts))
+    occurrences = [mark for _, mark in prompts]
+    wordings: dict[str, list[DigestMark]] = defaultdict(list)
+    for mark in occurrences:
+        wordings[mark.text.lower()].append(mark)
+    usual = wordings[max(wordings, key=lambda text: (len(wordings[text]), -len(text), text))]
+    enough = len(occurrences) * DEMANDED_SHARE
+    marked = sum(mark.kind == "marked" for mark in occurrences)
+    is_demanded = marked >= enough or len(usual) >= USUAL_SHARE * total
+    is_beside_tasks = sum(mark.amount for mark in occurrences) >= enough
+    if len(conversations) < INSTRUCTIONS_MIN or not is_demanded or not is_beside_tasks:
+        return None
+    # Each wording once, the usual one first, then again: the first ones are shown as evidence.
+    columns = sorted(wordings.values(), key=lambda marks: marks is not usual)
+    ordered = tuple(mark for row in zip_longest(*columns) for mark in row if mark)
+    return Repetition(usual[0].text, ordered, conversations)
+
+
+def _find_machine_prompts(digests: Sequence[ConversationDigest]) -> frozenset[str]:
+    """Return the addresses of long prompts that are equal in several conversations."""
+    equal: dict[tuple[str, int], list[DigestPrompt]] = defaultdict(list)
+    for digest in digests:
+        for prompt in digest.prompts:
+            if prompt.chars >= MACHINE_CHARS:
+                equal[prompt.text, prompt.chars].append(prompt)
+    repeated = (prompts for prompts in equal.values() if len(prompts) >= INSTRUCTIONS_MIN)
+    return frozenset(prompt.address for prompts in repeated for prompt in prompts)
+
+
 def _most_frequent_first(repetitions: list[Repetition]) -> list[Repetition]:
-    return sorted(
-        repetitions, key=lambda repetition: (-len(repetition.occurrences), repetition.text)
-    )
+    return sorted(repetitions, key=lambda again: (-len(again.occurrences), again.text))

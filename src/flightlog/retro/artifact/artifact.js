@@ -55,30 +55,6 @@
     return box;
   };
 
-  const graph = () => {
-    const [box, svg] = figure("topics", "Topics and what they share", 480, 300);
-    const nodes = data.graph.nodes;
-    const most = Math.max(1, ...nodes.map((node) => node.count));
-    const places = new Map(nodes.map((node, at) => {
-      const turn = (at / Math.max(1, nodes.length)) * 2 * Math.PI;
-      return [node.id, [240 + 95 * Math.cos(turn), 150 + 125 * Math.sin(turn)]];
-    }));
-    for (const link of data.graph.links) {
-      const [a, b] = [places.get(link.source), places.get(link.target)];
-      svg.append(draw("line", { class: "link", x1: a[0], y1: a[1], x2: b[0], y2: b[1], "stroke-width": Math.min(6, 1 + Math.log2(link.value)) }));
-    }
-    nodes.forEach((node, at) => {
-      const [x, y] = places.get(node.id);
-      svg.append(titled(draw("circle", { class: node.group === "topic" ? "node" : "node other", cx: x, cy: y,
-        r: 4 + 10 * Math.sqrt(node.count / most) }), `${node.label}: ${node.count}`));
-      const side = x >= 240 ? 1 : -1;
-      if (nodes.length <= 24 || at % 2 === 0) {
-        svg.append(draw("text", { class: "name", x: x + side * 17, y: y + 4, "text-anchor": side > 0 ? "start" : "end" }, node.label.slice(0, 24)));
-      }
-    });
-    return box;
-  };
-
   const money = () => {
     const edges = data.costs.edges;
     const labels = data.costs.bins.map((_, at) => (at === 0 ? `<${edges[0]}` : `${edges[at - 1]}+`));
@@ -104,24 +80,30 @@
   const notes = read("notes");
   const ratings = read("ratings");
 
-  const finding = (pattern) => {
+  const recommendation = (one, at) => {
     const box = make("details", "", { class: "finding" });
+    if (at === 0) box.open = true;
     const head = make("summary");
-    head.append(make("b", pattern.label), ` ${pattern.kind} · ${pattern.detail} · confidence ${pattern.confidence.toFixed(2)}`);
+    head.append(make("b", one.label), ` ${one.detail}`);
+    box.append(head);
+    if (one.trend) box.append(make("p", one.trend, { class: "facts" }));
+    if (one.diff) box.append(make("pre", one.diff));
+    const next = make("p");
+    next.append(make("code", one.next));
     const list = make("ul");
-    for (const [address, text] of pattern.evidence) {
+    for (const [address, text] of one.evidence) {
       const item = make("li");
       item.append(make("code", address), ` ${text}`);
       list.append(item);
     }
-    const choose = make("select", "", { "aria-label": `Rate ${pattern.label}` });
+    const choose = make("select", "", { "aria-label": `Rate ${one.label}` });
     for (const number of ["", 1, 2, 3, 4, 5]) choose.append(make("option", number === "" ? "not rated" : String(number), { value: number }));
-    choose.value = ratings[pattern.id] || "";
+    choose.value = ratings[one.id] || "";
     choose.addEventListener("change", () => {
-      if (choose.value) ratings[pattern.id] = Number(choose.value); else delete ratings[pattern.id];
+      if (choose.value) ratings[one.id] = Number(choose.value); else delete ratings[one.id];
       write("ratings", ratings);
     });
-    box.append(head, list, choose);
+    box.append(next, list, choose);
     return box;
   };
 
@@ -144,9 +126,9 @@
   };
   const filter = () => {
     const words = get("search").value.toLowerCase();
-    const [from, to, topic] = [get("from").value, get("to").value, get("topic").value];
+    const [from, to] = [get("from").value, get("to").value];
     shown = data.chats.filter((chat, at) => lower[at].includes(words) && (!from || day(chat[2]) >= from)
-      && (!to || day(chat[2]) <= to) && (topic === "" || chat[4] === Number(topic)));
+      && (!to || day(chat[2]) <= to));
     get("count").textContent = `${shown.length} of ${data.chats.length}`;
     get("tall").style.setProperty("height", `${shown.length * ROW}px`);
     get("list").scrollTop = 0;
@@ -157,7 +139,7 @@
   const detail = (chat) => {
     current = chat[0];
     get("detail-head").textContent = chat[1] || "untitled";
-    const about = [day(chat[2]), `${chat[3]} messages`, chat[5], data.topics[chat[4]], chat[6] ? `${chat[6].toFixed(2)} USD` : "", `flightlog retro show ${chat[0]}`];
+    const about = [day(chat[2]), `${chat[3]} messages`, chat[4], chat[5] ? `${chat[5].toFixed(2)} USD` : "", `flightlog retro show ${chat[0]}`];
     get("detail-facts").textContent = about.filter(Boolean).join(" · ");
     get("note").value = notes[current] || "";
     get("detail").showModal();
@@ -165,14 +147,18 @@
 
   const meta = data.meta;
   get("about").textContent = `${meta.conversation_count} conversations${meta.date_range ? `, ${meta.date_range.join(" to ")}` : ""} · ${meta.last_updated.slice(0, 10)}`;
-  const charts = { timeline, heatmap, topics: graph, lengths, costs: money };
-  const names = Object.keys(charts).sort((a, b) => (b === data.first_chart) - (a === data.first_chart));
+  get("summary").textContent = data.summary.join(" ");
+  const charts = { timeline, heatmap, lengths, costs: money };
+  const filled = { timeline: data.timeline.length, heatmap: data.heatmap.length, lengths: data.lengths.bins.length, costs: data.costs.total };
+  const names = Object.keys(charts).filter((name) => filled[name]).sort((a, b) => (b === data.first_chart) - (a === data.first_chart));
   get("charts").append(...names.map((name) => charts[name]()));
-  get("findings").append(...data.patterns.slice(0, 200).map(finding));
-  data.topics.forEach((label, at) => get("topic").append(make("option", label, { value: at })));
+  get("pictures").hidden = names.length === 0;
+  get("recommendations").append(...data.recommendations.map(recommendation));
+  get("applied").append(...data.applied.map((line) => make("li", line)));
+  get("advice").hidden = data.recommendations.length + data.applied.length === 0;
   let waiting = 0;
   get("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 200); });
-  for (const id of ["from", "to", "topic"]) get(id).addEventListener("change", filter);
+  for (const id of ["from", "to"]) get(id).addEventListener("change", filter);
   get("list").addEventListener("scroll", paint);
   get("close").addEventListener("click", () => get("detail").close());
   get("note").addEventListener("input", () => { notes[current] = get("note").value; write("notes", notes); });

@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.analysis.findings.failures import error_signature
 from flightlog.model.errors import UNREADABLE, Incident, Invalid
 from flightlog.model.output_files import Redacted
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
-from flightlog.retro.analysis.digests import error_signature
 from flightlog.retro.analysis.similarity import content_words, word_overlap
 from flightlog.retro.events import Complexity, IssueDrafted, IssueTriaged, Severity
 from flightlog.retro.issues.board import Issue

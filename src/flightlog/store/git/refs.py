@@ -152,6 +152,24 @@ def merge_side_branch(
     return commit
 
 
+def commit_paths(repository: Repository, paths: Iterable[str], message: str, index: Path) -> str:
+    """Commit the named files as they are in the work tree; return the commit, "" if none changed.
+
+    What else is staged stays staged. `index` is the path of a private index.
+    """
+    names = list(paths)
+    head = git_output(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    if not head:
+        raise Conflict("this branch has no commit yet", hint="git commit --allow-empty -m start")
+    tree = _write_side_tree(repository, head, names, index)
+    if tree == git_output(repository, "rev-parse", f"{head}^{{tree}}"):
+        return ""
+    commit = _commit_merge(repository, tree, [head], message)
+    _stage_paths(repository, names, {})
+    run_git(repository, "update-ref", "-m", message, "HEAD", commit, head)
+    return commit
+
+
 def _write_side_tree(repository: Repository, head: str, paths: Iterable[str], index: Path) -> str:
     private = {"GIT_INDEX_FILE": str(index)}
     run_git(repository, "read-tree", head, variables=private)

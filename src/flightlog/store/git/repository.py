@@ -81,6 +81,31 @@ def find_common_dir(top: Path) -> Path:
     return git_dir.resolve()
 
 
+def list_worktrees(top: Path) -> list[Path]:
+    """Return all work trees of the repository at `top`, the main one and `top` included.
+
+    A work tree counts if it and the shared directory name each other: a directory from elsewhere
+    must not claim to belong to another repository, nor lead into one by a symbolic link.
+    """
+    common = find_common_dir(top)
+    linked = []
+    for path in (common / "worktrees").glob("*/gitdir"):
+        tree = Path((_read_text(path) or "").strip()).parent.resolve()
+        if _read_link(tree) == path.parent == path.parent.resolve():
+            linked.append(tree)
+    is_linked = (top / ".git").is_file() or (top / ".git").is_symlink()
+    if is_linked and top.resolve() not in linked:
+        return [top.resolve()]
+    main = [common.parent] if common.name == ".git" else []
+    return list(dict.fromkeys([top.resolve(), *main, *linked]))
+
+
+def _read_link(top: Path) -> Path | None:
+    """Return the git directory that the `.git` file of a linked work tree names."""
+    text = _read_text(top / ".git") if (top / ".git").is_file() else None
+    return (top / text.removeprefix("gitdir:").strip()).resolve() if text else None
+
+
 def read_branch(top: Path) -> str | None:
     """Return the branch of the work tree at `top`; empty if HEAD is detached."""
     head = _read_head(top)

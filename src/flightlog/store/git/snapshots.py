@@ -9,7 +9,6 @@ that parallel sessions share only the objects.
     after = trees.save_snapshot("_step_1_3", also=["build/ignored-but-edited.txt"])
     trees.diff_snapshots(before, after), trees.patch_between(before, after)
     trees.restore_snapshot("baseline")
-    other = trees.checkout_into("_step_1_3", Path("…"), line="session_01_r02")
 """
 
 import os
@@ -19,8 +18,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store.files import (
@@ -33,7 +30,14 @@ from flightlog.store.files import (
 from flightlog.store.git import worktree
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import ShadowRepository, remove_stale
-from flightlog.store.git.worktree import SkippedPath, SnapshotPolicy, TreeChange
+from flightlog.store.git.snapshot_state import SnapshotState, StateNote, StateRecorder
+from flightlog.store.git.worktree import (
+    SkippedPath,
+    SnapshotDirs,
+    SnapshotPolicy,
+    TreeChange,
+    WorkTreeSnapshot,
+)
 from flightlog.store.locks import lock_file
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
@@ -42,26 +46,6 @@ _LOCK_S = 300.0  # the first snapshot of a large tree takes minutes
 _ZERO = "0" * 40  # a ref that does not exist
 # A file name that is also a valid ref: no two dots, no dot or `.lock` at the end.
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,120}", re.ASCII)
-
-
-class SnapshotDirs(Struct, frozen=True):
-    """The shadow repository, the work tree, the person's home, and the search path for git."""
-
-    git_dir: Path
-    work_tree: Path
-    home: Path
-    programs: str
-
-
-class WorkTreeSnapshot(Struct, frozen=True):
-    """One snapshot; `has_changes` says whether it differs from the one before on its line."""
-
-    name: str
-    commit: str
-    tree: str
-    has_changes: bool
-    omitted_files: tuple[SkippedPath, ...] = ()
-    nested_repositories: tuple[str, ...] = ()
 
 
 class _SnapshotHead(NamedTuple):
@@ -89,8 +73,9 @@ def open_trees(
         raise Invalid(f"a home directory is not snapshotted: {work_tree}", hint=hint)
     repository = ShadowRepository(dirs.git_dir.absolute(), dirs.programs)
     repository.create_if_missing()
+    trees = (work_tree, dirs.outer_git_dir)
     return WorkTreeSnapshots(
-        repository, work_tree, policy or SnapshotPolicy(), now=now, line=_check_name(line)
+        repository, trees, policy or SnapshotPolicy(), now=now, line=_check_name(line)
     )
 
 
@@ -100,14 +85,17 @@ class WorkTreeSnapshots:
     def __init__(
         self,
         repository: ShadowRepository,
-        work_tree: Path,
+        trees: tuple[Path, Path | None],
         policy: SnapshotPolicy,
         *,
         now: Callable[[], float],
         line: str,
     ) -> None:
-        """Use an existing repository; `open_trees` is the public constructor."""
-        self.work_tree, self.line = work_tree, line
+        """Use an existing repository; `open_trees` is the public constructor.
+
+        `trees` are the work tree and its git directory if that is not inside.
+        """
+        (self.work_tree, outer), self.line = trees, line
         self._repository, self._policy, self._now = repository, policy, now
         self._own = repository.git_dir / "lines" / line
         self._branch = f"refs/heads/{line}"
@@ -116,6 +104,8 @@ class WorkTreeSnapshots:
         self._unwatched: tuple[SkippedPath, ...] | None = None
         self._bytes: int | None = None
         self._nested: tuple[str, ...] = ()
+        self._state = StateRecorder(repository, self.work_tree, self._own, outer, policy.heavy)
+        self._last_state = ("", "")
 
     def save_snapshot(self, name: str, *, also: Iterable[str] = ()) -> WorkTreeSnapshot:
         """Save the work tree as `name`; `also` lists files to include against the patterns.
@@ -125,39 +115,44 @@ class WorkTreeSnapshots:
         """
         tag = f"refs/tags/{_check_name(name)}"
         with self._lock_line(tag) as lock:
+            left = stat_identity(self._own / "index")
             is_known = self._is_as_left()
             head = self._branch_head()
             status = self._update_index(lock, also)
+            state = self._save_state(lock, status, left)
             tree = head.tree
             if status.changed or status.deleted or not is_known:
                 tree = self._run_git(lock, ["write-tree"]).decode().strip()
             commit = head.commit
-            if tree != head.tree or not commit:
-                message = worktree.snapshot_message(name, status)
+            note = state.dump() if state is not None else ""
+            if tree != head.tree or not commit or self._state_of(head.commit) != note:
+                message = worktree.snapshot_message(name, status, note)
                 commit = self._commit_tree(lock, tree, head.commit, message)
             self._update_refs(lock, tag, commit, head.commit)
             self._remember_head(_SnapshotHead(commit, tree))
-        return WorkTreeSnapshot(
-            name, commit, tree, tree != head.tree, status.omitted_files, status.nested_repositories
-        )
+            self._last_state = (commit, note)
+        notes = (status.omitted_files, status.nested_repositories)
+        return WorkTreeSnapshot(name, commit, tree, tree != head.tree, *notes, state)
 
     def find_snapshot(self, name: str) -> WorkTreeSnapshot:
         """Return a snapshot by its name or commit."""
         commit, tree = self._resolve_commit(_check_name(name))
-        header, _, body = self._repository.run_git(["cat-file", "commit", commit]).partition(
-            b"\n\n"
-        )
+        header, note = self._read_commit(commit)
         parents = re.findall(rb"^parent (\w+)$", header, re.MULTILINE)
         before = self._resolve_commit(parents[0].decode()).tree if parents else NOTHING
-        note = worktree.read_snapshot_note(body)
-        return WorkTreeSnapshot(
-            name, commit, tree, tree != before, note.omitted_files, note.nested_repositories
-        )
+        notes = (note.omitted_files, note.nested_repositories, note.state)
+        return WorkTreeSnapshot(name, commit, tree, tree != before, *notes)
 
-    def list_names(self) -> list[str]:
-        """Return the names of all snapshots of the repository, by time."""
-        command = ["for-each-ref", "--sort=creatordate", "--format=%(refname:strip=2)", "refs/tags"]
-        return self._repository.run_git(command).decode().split()
+    def read_state(self, snapshot: WorkTreeSnapshot) -> SnapshotState:
+        """Return the times and the repository of a snapshot; empty if they were not saved."""
+        ensure_dir(self._own)
+        if snapshot.state is None:
+            return SnapshotState({}, {})
+        return self._state.read_state(snapshot.state)
+
+    def keep_tables(self) -> None:
+        """Store what this process knows of the files, for the next snapshot in another one."""
+        self._state.store_tables()
 
     def diff_snapshots(
         self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str
@@ -187,32 +182,16 @@ class WorkTreeSnapshots:
 
         Content that was not snapshotted is lost. The line continues from `snapshot`.
         """
-        target = self._resolve_snapshot(snapshot)
+        target = self.find_snapshot(snapshot) if isinstance(snapshot, str) else snapshot
         with self._lock_line() as lock:
             self._is_as_left()
             head = self._branch_head()
             self._update_index(lock, ())
             self._forget_unwatched(lock)
             self._write_work_tree(lock, target, head.commit)
+            if self._policy.keeps_state:
+                self._state.restore_state(target.state, self._list_files(lock))
         return target
-
-    def checkout_into(
-        self, snapshot: WorkTreeSnapshot | str, into: Path, line: str
-    ) -> "WorkTreeSnapshots":
-        """Check a snapshot out into an empty directory, which gets a line of its own."""
-        target = self._resolve_snapshot(snapshot)
-        ensure_dir(into)
-        with os_errors_as_unavailable(into):
-            if any(into.iterdir()):
-                raise Invalid(f"not empty: {into}", hint="name a new directory")
-        other = WorkTreeSnapshots(
-            self._repository, into.resolve(), self._policy, now=self._now, line=_check_name(line)
-        )
-        with other._lock_line() as lock:
-            if other._branch_head().commit:
-                raise Conflict(f"a line of this name exists: {line}", hint="use another name")
-            other._write_work_tree(lock, target, "")
-        return other
 
     def _update_index(self, lock: int, also: Iterable[str]) -> worktree.WorkTreeStatus:
         """Bring the index up to date with the work tree and return what changed."""
@@ -239,6 +218,17 @@ class WorkTreeSnapshots:
             command = [*packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
             self._run_git(lock, command, stdin=worktree.join_nul_list(status.changed))
         return status._replace(nested_repositories=self._nested)
+
+    def _save_state(
+        self, lock: int, status: worktree.WorkTreeStatus, left: tuple[int, int, int] | None
+    ) -> StateNote | None:
+        if not self._policy.keeps_state:
+            return None
+        index = (lambda: self._list_files(lock), left)
+        return self._state.save_state(status.changed, status.nested_repositories, index)
+
+    def _list_files(self, lock: int) -> list[str]:
+        return worktree.split_nul_list(self._run_git(lock, ["ls-files", "-z"]))
 
     def _forget_unwatched(self, lock: int) -> None:
         """Untrack files that were added by name, so that restoring does not delete them."""
@@ -303,6 +293,14 @@ class WorkTreeSnapshots:
     def _remember_head(self, head: _SnapshotHead) -> None:
         self._head = head
         self._index_left = stat_identity(self._own / "index")
+        self._state.remember_index(self._index_left)
+
+    def _state_of(self, commit: str) -> str:
+        """Return the note of the last state in a commit."""
+        if self._last_state[0] != commit:
+            state = self._read_commit(commit)[1].state
+            self._last_state = (commit, state.dump() if state is not None else "")
+        return self._last_state[1]
 
     def _branch_head(self) -> _SnapshotHead:
         """Return the head of the line; cached, because `update-ref` fails later if it is stale."""
@@ -313,13 +311,15 @@ class WorkTreeSnapshots:
                 self._head = _SnapshotHead("", NOTHING)
         return self._head
 
+    def _read_commit(self, commit: str) -> tuple[bytes, worktree.SnapshotNote]:
+        content = self._repository.run_git(["cat-file", "commit", commit])
+        header, _, message = content.partition(b"\n\n")
+        return header, worktree.read_snapshot_note(message)
+
     def _resolve_commit(self, name: str) -> _SnapshotHead:
         return _SnapshotHead(
             *self._repository.resolve_names([f"{name}^{{commit}}", f"{name}^{{tree}}"])
         )
-
-    def _resolve_snapshot(self, snapshot: WorkTreeSnapshot | str) -> WorkTreeSnapshot:
-        return snapshot if isinstance(snapshot, WorkTreeSnapshot) else self.find_snapshot(snapshot)
 
     def _resolve_tree(self, snapshot: WorkTreeSnapshot | str | None) -> str:
         if snapshot is None:

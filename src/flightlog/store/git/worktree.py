@@ -12,9 +12,11 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.errors import UNREADABLE, Invalid
 from flightlog.store.git.repository import ShadowRepository
+from flightlog.store.git.snapshot_state import StateNote, load_note
 
 Kind = Literal["added", "deleted", "modified", "renamed", "retyped"]
 _KINDS: dict[str, Kind] = {
@@ -55,9 +57,8 @@ class TreeChange(Struct, frozen=True):
 
 def list_changes(repository: ShadowRepository, before: str, after: str) -> list[TreeChange]:
     """List the changes between two trees, in order of path."""
-    parts = _split_nul_list(
-        repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after])
-    )
+    listed = repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after])
+    parts = iter(split_nul_list(listed))
     raw: dict[str, tuple[str, list[str]]] = {}
     counts: dict[str, tuple[int | None, int | None]] = {}
     for part in parts:
@@ -75,7 +76,7 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
 
 def list_file_ids(repository: ShadowRepository, tree: str) -> dict[str, str]:
     """Return the object id of every file in a tree, by path."""
-    lines = _split_nul_list(repository.run_git(["ls-tree", "-r", "-z", tree]))
+    lines = split_nul_list(repository.run_git(["ls-tree", "-r", "-z", tree]))
     entries = (line.split("\t", 1) for line in lines)
     return {path: head.rpartition(" ")[2] for head, path in entries}
 
@@ -109,7 +110,8 @@ class SnapshotPolicy(Struct, frozen=True):
 
     `ignored`: "keep" includes files that .gitignore names (a step may change them, and a replay
     needs them), "leave" does not. Names in `heavy` and .gitignore patterns in `leave_out` are not
-    walked. `nested`: repositories inside are included as plain files, or an error.
+    walked. `nested`: repositories inside are included as plain files, or an error. `keeps_state`: also
+    save times, modes and the repository, which a restore needs and a diff does not.
     """
 
     ignored: Literal["keep", "leave"] = "keep"
@@ -118,6 +120,7 @@ class SnapshotPolicy(Struct, frozen=True):
     total_bytes_max: int = 2 << 30
     heavy: tuple[str, ...] = HEAVY
     leave_out: tuple[str, ...] = ()
+    keeps_state: bool = True
 
     def ignore_patterns(self, git_dir: Path, work_tree: Path) -> bytes:
         """Return the patterns as a file for git; they exclude a shadow inside its own work tree."""
@@ -137,6 +140,34 @@ class SkippedPath(Struct, frozen=True):
     reason: str
 
 
+class SnapshotDirs(Struct, frozen=True):
+    """The shadow repository, the work tree, the person's home, and the search path for git.
+
+    `outer_git_dir` is the work tree's git directory, or a copy of it, if it is not inside.
+    """
+
+    git_dir: Path
+    work_tree: Path
+    home: Path
+    programs: str
+    outer_git_dir: Path | None = None
+
+
+class WorkTreeSnapshot(Struct, frozen=True):
+    """One snapshot; `has_changes` says whether its files differ from the one before on its line.
+
+    `state` is what the tree does not hold: times, modes and the repository (None: not saved).
+    """
+
+    name: str
+    commit: str
+    tree: str
+    has_changes: bool
+    omitted_files: tuple[SkippedPath, ...] = ()
+    nested_repositories: tuple[str, ...] = ()
+    state: StateNote | None = None
+
+
 class WorkTreeStatus(NamedTuple):
     """What differs from the index."""
 
@@ -148,24 +179,27 @@ class WorkTreeStatus(NamedTuple):
 
 
 class SnapshotNote(Struct, frozen=True):
-    """What a snapshot leaves out: the second line of its commit's message, as JSON."""
+    """What a snapshot leaves out, and its state: lines 2 and 3 of its commit's message, as JSON."""
 
     omitted_files: tuple[SkippedPath, ...] = ()
     nested_repositories: tuple[str, ...] = ()
+    state: StateNote | None = None
 
 
-def snapshot_message(name: str, status: WorkTreeStatus) -> bytes:
-    """Return the message of a snapshot's commit: its name, and a note."""
+def snapshot_message(name: str, status: WorkTreeStatus, state: str) -> bytes:
+    """Return the message of a snapshot's commit: its name, a note, and the note of its state."""
     note = SnapshotNote(status.omitted_files[:100], status.nested_repositories)
-    return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n"
+    return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n" + state.encode() + b"\n"
 
 
 def read_snapshot_note(message: bytes) -> SnapshotNote:
     """Return the note in a commit's message; an empty one if it cannot be read."""
+    _, line, state, *_ = [*message.split(b"\n"), b"", b"", b""]
     try:
-        return msgspec.json.decode(message.partition(b"\n")[2] or b"{}", type=SnapshotNote)
+        note = msgspec.json.decode(line or b"{}", type=SnapshotNote)
     except UNREADABLE:
-        return SnapshotNote()
+        note = SnapshotNote()
+    return replace(note, state=load_note(state))
 
 
 class GitRunner(Protocol):
@@ -195,10 +229,10 @@ def work_tree_status(
         ["diff-files", "-z", "--name-status", "--no-renames"],
         ["ls-files", "-z", "--others", *excludes],
     )
-    pairs = _split_nul_list(tracked)
+    pairs = iter(split_nul_list(tracked))
     states = {path: state for state, path in zip(pairs, pairs, strict=True)}
     nested: list[str] = []
-    for path in _split_nul_list(others):
+    for path in split_nul_list(others):
         files = _list_nested_files(git, path, excludes, nested) if path.endswith("/") else [path]
         states |= dict.fromkeys(files, _NEW)
     if nested and policy.nested == "refuse":
@@ -211,9 +245,8 @@ def work_tree_status(
 
 def stale_index_entries(git: GitRunner, rules: Path) -> list[str]:
     """Return what is tracked although the patterns exclude it: it was added by name."""
-    return list(
-        _split_nul_list(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"]))
-    )
+    command = ["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"]
+    return split_nul_list(git(command))
 
 
 def _list_nested_files(
@@ -221,7 +254,7 @@ def _list_nested_files(
 ) -> Iterator[str]:
     """Yield the files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
-    for path in _split_nul_list(git(["ls-files", "-z", "--others", *excludes], inside=folder)):
+    for path in split_nul_list(git(["ls-files", "-z", "--others", *excludes], inside=folder)):
         if path.endswith("/"):
             yield from _list_nested_files(git, folder + path, excludes, nested)
         else:
@@ -230,7 +263,7 @@ def _list_nested_files(
 
 def _list_unwatched(git: GitRunner, excludes: list[str]) -> list[SkippedPath]:
     names = git(["ls-files", "-z", "--others", "--ignored", "--directory", *excludes])
-    return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in _split_nul_list(names)]
+    return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in split_nul_list(names)]
 
 
 def _classify_files(
@@ -280,8 +313,9 @@ def join_nul_list(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
-def _split_nul_list(output: bytes) -> Iterator[str]:
-    return map(os.fsdecode, output.split(b"\0")[:-1])
+def split_nul_list(output: bytes) -> list[str]:
+    """Return the paths that git printed with `-z`."""
+    return [os.fsdecode(path) for path in output.split(b"\0")[:-1]]
 
 
 def _to_git_path(path: str) -> str:

@@ -9,12 +9,12 @@ import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from flightlog.model.session import SessionFile
-from flightlog.store.index.database import IndexSchema, write_transaction
+from flightlog.store.index.database import IndexSchema, Readable, write_transaction
 from flightlog.store.index.files import SyncStats
 from flightlog.store.index.records import (
     WORDED,
@@ -33,14 +33,18 @@ _MATCH = (
     "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
 )
 _COLUMNS = "said, output, tool, file, model"
-# A query of filters alone finds what was said: most other records have no text to show.
-_SAID = "l.kind IN ('user', 'assistant')"
+_SPANS = "SELECT first, last, file FROM spans WHERE file IN (SELECT value FROM json_each(?)) ORDER BY first"
+_IN_RANGE = (
+    "SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid DESC"
+)
+_SKIPPED_AFTER = 5_000  # matches of one file; starting the query again below it takes less time
 _FTS = (
     f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
     f"INSERT INTO words(words, rank) VALUES ('hashsize', {HASH_BYTES});",  # noqa: S608 - a number of ours
     # Few large segments instead of many merges, which take time and leave holes in the file.
     "INSERT INTO words(words, rank) VALUES ('automerge', 16);",
 )
+_decode_numbers = json.Decoder(list[int]).decode
 SCHEMA = IndexSchema("fulltext", "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS))
 
 
@@ -55,6 +59,32 @@ class RecordMatch(Struct, frozen=True):
     uuid: str
     at_ms: int
     project: str
+
+
+class ScopedFile(NamedTuple):
+    """A file of the index, its state when it was read, and the time of its last record."""
+
+    number: int
+    session: str
+    subagent: str
+    project: str
+    path: str
+    size: int
+    changed_ns: int
+    device: int
+    inode: int
+    last_ms: int
+
+
+class MatchLimits(NamedTuple):
+    """How many matches are returned, in all and of one file.
+
+    Once there are enough of them, at most `examined` are looked at to count the files.
+    """
+
+    total: int
+    per_file: int
+    examined: int = 5_000  # some 5 ms; common words match hundreds of thousands
 
 
 class RecordQuery(Struct, frozen=True):
@@ -127,26 +157,95 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> tuple[list
     return matches, len(seen) or len(matches)
 
 
+def iter_scoped_files(database: Readable, roots: Sequence[str] | None) -> Iterator[ScopedFile]:
+    """Yield the files of the sessions that began at or below `roots`, session by session.
+
+    None means everywhere.
+    """
+    where, values = "1", []
+    if roots is not None:
+        where = " OR ".join(["project = ? OR substr(project, 1, ?) = ?"] * len(roots)) or "0"
+        values = [value for root in roots for value in (root, len(root) + 1, f"{root}/")]
+    rows = database.execute(
+        "SELECT p.file, p.session, p.subagent, p.project, p.path, f.size, f.changed_ns, f.device, f.inode,"  # noqa: S608 - fixed texts
+        # The last records of a file may be without a time.
+        " coalesce((SELECT max(at_ms) FROM lines l, (SELECT max(last) AS last FROM spans s"
+        " WHERE s.file = p.file) e WHERE l.id > e.last - 8 AND l.id <= e.last AND l.file = p.file), 0)"
+        " FROM places p JOIN files f ON f.level = ? AND f.path = p.path "
+        f"WHERE p.session IN (SELECT session FROM places WHERE subagent = '' AND ({where})) "
+        "ORDER BY p.session, p.subagent, p.path",
+        (WORDED, *values),
+    )
+    return map(ScopedFile._make, rows)
+
+
+def search_files(
+    database: Readable, match: str, files: Iterable[int], limits: MatchLimits
+) -> tuple[list[RecordMatch], int, bool]:
+    """Return the newest matches in some files, how many files match, and whether that is all.
+
+    Of a file with many matches the rest is skipped, so that one long session does not hide the
+    others.
+    """
+    wanted = f"[{','.join(map(str, files))}]"
+    spans = database.execute(_SPANS, (wanted,)).fetchall()
+    firsts = [first for first, _, _ in spans]
+    counts: Counter[int] = Counter()
+    numbers: list[int] = []
+    high, examined = spans[-1][1] if spans else 0, 0
+    is_all = False
+    while spans and high >= firsts[0] and not is_all:
+        rows = database.execute(_IN_RANGE, (match, firsts[0], high))
+        is_all = True
+        for (number,) in rows:
+            first, last, file = spans[bisect_right(firsts, number) - 1]
+            examined += 1
+            if first <= number <= last:
+                counts[file] += 1
+                if counts[file] <= limits.per_file and len(numbers) < limits.total:
+                    numbers.append(number)
+            if len(numbers) >= limits.total and examined >= limits.examined:
+                high, is_all = 0, False
+                break
+            if first <= number <= last and counts[file] >= _SKIPPED_AFTER:
+                high, is_all = first - 1, False
+                break
+    join = f"SELECT {_MATCH} FROM lines l JOIN places p ON p.file = l.file WHERE l.id = ?"  # noqa: S608 - as above
+    found = (database.execute(join, (number,)).fetchone() for number in numbers)
+    return [_make_match(row) for row in found if row], len(counts), is_all or high > 0
+
+
 def _count_records(database: sqlite3.Connection, query: RecordQuery) -> int:
     """Return the number of all records that match."""
     counts: Counter[str] = Counter()
+    above = 0
     if query.match and not query.since_ms:
+        # SQLite counts three times as fast as Python. That is exact after the last deleted row.
+        top, is_all = 1 << 62, query.sessions is None and not query.project
+        if is_all:
+            (top,) = database.execute("SELECT coalesce(max(last), 0) FROM gone").fetchone()
+            select = "SELECT count(*) FROM words WHERE words MATCH ? AND rowid > ?"
+            (above,) = database.execute(select, (query.match, top)).fetchone()
         # Looking up 50,000 rows takes longer than the search: count them by the span they are in.
-        rows = database.execute("SELECT rowid FROM words WHERE words MATCH ?", (query.match,))
-        numbers = sorted(number for (number,) in rows)
-        select = (
-            "SELECT p.session, p.project, s.first, s.last FROM spans s JOIN places p USING (file)"
-        )
-        for session, project, first, last in database.execute(select):
+        numbers = sorted(_matching_rows(database, query.match, top)) if top else []
+        select = "SELECT session, project, first, last FROM spans JOIN places USING (file)"
+        for session, project, first, last in database.execute(select) if numbers else ():
             if query.project.lower() in project.lower():
                 counts[session] += bisect_right(numbers, last) - bisect_left(numbers, first)
     else:
         counts.update(match.session for match in _iter_matches(database, query))
-    return sum(
+    return above + sum(
         count
         for session, count in counts.items()
         if query.sessions is None or session in query.sessions
     )
+
+
+def _matching_rows(database: sqlite3.Connection, match: str, top: int) -> list[int]:
+    """Return the numbers of the rows up to `top` that match; as one text, in half the time."""
+    select = "SELECT group_concat(rowid) FROM words WHERE words MATCH ? AND rowid <= ?"
+    (numbers,) = database.execute(select, (match, top)).fetchone()
+    return _decode_numbers(f"[{numbers or ''}]")
 
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
@@ -174,7 +273,7 @@ def _iter_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[
     table = "words w CROSS JOIN lines l ON l.id = w.rowid" if query.match else "lines l"
     select = (
         f"SELECT {_MATCH} FROM {table} JOIN places p ON p.file = l.file "  # noqa: S608 - fixed columns
-        f"WHERE {'words MATCH ?' if query.match else _SAID} AND l.at_ms >= ? AND instr(lower(p.project), ?) "
+        f"WHERE {'words MATCH ?' if query.match else 'l.has_words'} AND l.at_ms >= ? AND instr(lower(p.project), ?) "
         f"ORDER BY {'w.rowid' if query.match else 'l.id'} DESC"
     )
     values = (*((query.match,) if query.match else ()), query.since_ms, query.project.lower())

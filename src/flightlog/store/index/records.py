@@ -28,12 +28,14 @@ WORDED = 3  # files whose words are indexed too
 BATCH_BYTES = 96 << 20  # per transaction: few commits, and a crash loses some seconds of work
 AHEAD_BYTES = 4 << 20  # read before the transaction, so that other writers do not wait for it
 ROUNDS_MAX = 3  # other processes may keep writing; the next query continues
+# A query of filters alone finds what these kinds said: most other records have no text to show.
+_SPOKEN = frozenset({"user", "assistant"})
 SCHEMA = IndexSchema(
     "records",
     """
 CREATE TABLE lines(
-    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB, kind TEXT,
-    at_ms INTEGER);
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB,
+    has_words INTEGER, at_ms INTEGER);
 CREATE TABLE spans(file INTEGER, first INTEGER, last INTEGER);
 CREATE INDEX spans_of ON spans(file);
 CREATE TABLE places(
@@ -185,7 +187,7 @@ def _write_records(
                 record.offset,
                 record.length,
                 _pack_uuid(record.uuid),
-                record.kind,
+                record.kind in _SPOKEN and bool(record.text or record.output),
                 record.at_ms,
             )
             for number, record in rows

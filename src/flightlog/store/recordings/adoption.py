@@ -20,6 +20,7 @@ from msgspec import Struct
 from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.errors import Invalid, Unreadable
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, sync_data, sync_dir
+from flightlog.store.jsonl import last_line_end
 from flightlog.store.recordings.recording import (
     Recording,
     finish_sealing,
@@ -102,7 +103,8 @@ def _adopt_open_file(
         number, start = number + 1, 0
         path = generation_path(dest, number)
     end = _extend_copy(file, path, start, now.st_size)
-    lines_end = last_line_end(path, end)
+    with open_recording(path) as copy:
+        lines_end = last_line_end(copy.read, end)
     state = SourceState(
         str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns, number, lines_end
     )
@@ -205,19 +207,6 @@ def _copy_some_bytes(file: int, out: int, at: int, count: int, to: int) -> int:
         if copied := os.copy_file_range(file, out, min(count, _COPY_BYTES << 6), at, to):
             return copied
     return os.pwrite(out, os.pread(file, min(count, _COPY_BYTES), at), to)
-
-
-def last_line_end(path: Path, end: int) -> int:
-    """Return where the last whole line before `end` ends; the next is not finished yet."""
-    with open_recording(path) as copy:
-        at = end
-        while at > 0:
-            start = max(0, at - _COPY_BYTES)
-            newline = copy.read(start, at - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            at = start
-    return 0
 
 
 def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> Path:

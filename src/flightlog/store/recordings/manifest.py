@@ -27,7 +27,8 @@ from flightlog.store.files import (
     set_aside,
     write_all,
 )
-from flightlog.store.recordings.adoption import SourceState, last_line_end
+from flightlog.store.jsonl import last_line_end
+from flightlog.store.recordings.adoption import SourceState
 from flightlog.store.recordings.recording import list_segments, open_recording
 
 META = "meta.json"
@@ -130,7 +131,7 @@ def record_hooks(root: Path, meta: SessionMeta) -> int:
     for path in paths:
         recorded = meta.hashes.get(path.name, FileHashes(0, ()))
         with suppress(NotFound), open_recording(path) as copy:
-            end = last_line_end(path, copy.size)
+            end = last_line_end(copy.read, copy.size)
             if end > recorded.size_bytes and recorded.is_sound(-1, copy.read):
                 hashed += record_file(root, meta, path.name, recorded.size_bytes, end)
     return hashed

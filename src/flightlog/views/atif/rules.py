@@ -379,6 +379,8 @@ def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterat
     if total is None or not math.isfinite(total) or not states_metric(document, "cost_usd"):
         return
     own = sum_steps(document, "cost_usd")
+    extra = final.get("extra")
+    own += (number_field(extra, "side_calls_cost_usd") or 0) if isinstance(extra, dict) else 0
     if total < own - _USD_NOISE or (total > own + _USD_NOISE and not _is_part(document)):
         yield LintFinding(
             "total-cost",

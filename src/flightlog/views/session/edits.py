@@ -41,19 +41,19 @@ class FileDiff(Struct, frozen=True):
     omitted_lines: int = 0
 
 
-def diffs_of_call(call: ToolCall) -> list[FileDiff]:
+def diffs_of_call(call: ToolCall, lines_max: int | None = LINES_MAX) -> list[FileDiff]:
     """Return what `call` changed, file by file; nothing if it changes no known file."""
-    return [_diff_of_edit(edit, call.detail) for edit in edits_of_call(call)]
+    return [_diff_of_edit(edit, call.detail, lines_max) for edit in edits_of_call(call)]
 
 
-def _diff_of_edit(edit: ToolEdit, detail: Any) -> FileDiff:
+def _diff_of_edit(edit: ToolEdit, detail: Any, lines_max: int | None) -> FileDiff:
     lines = list(edit.patch or _diff_from_patch(detail)) or list(_diff_from_input(edit))
     return FileDiff(
         edit.path,
-        tuple(lines[:LINES_MAX]),
+        tuple(lines[:lines_max]),
         sum(line.sign is DiffSign.ADDED for line in lines),
         sum(line.sign is DiffSign.REMOVED for line in lines),
-        max(len(lines) - LINES_MAX, 0),
+        max(len(lines) - lines_max, 0) if lines_max is not None else 0,
     )
 
 
@@ -106,9 +106,14 @@ def find_commits(session: Session) -> dict[str, str]:
     for address, step in iter_steps(session):
         for call in step.tool_calls:
             if "commit" in command_of(call):
-                for commit in _COMMIT_MADE.findall(call.output[:_OUTPUT_CHARS]):
+                for commit in commits_of_call(call):
                     commits.setdefault(commit, str(address))
     return commits
+
+
+def commits_of_call(call: ToolCall) -> list[str]:
+    """Return the commits that the output of a call names as made."""
+    return _COMMIT_MADE.findall(call.output[:_OUTPUT_CHARS])
 
 
 def count_matching_lines(edit: LineEdit, lines: Sequence[str], at: int) -> int:

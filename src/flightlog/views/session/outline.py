@@ -6,7 +6,7 @@ opened when they are shown. The texts stay in the recording and are read at the 
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,18 @@ from flightlog.views.session.timeline import RowMark
 
 BARS_MAX = 240  # as many as a page can show side by side
 CHUNK_ROWS = 20  # rows that are packed and read together: about one screen
+# What a step holds, one bit each; a page can show only the rows of one kind.
+CONTENT_BITS = {
+    "answers": 1,
+    "edits": 2,
+    "commands": 4,
+    "reads": 8,
+    "web": 16,
+    "subagents": 32,
+    "other tools": 64,
+}
+
+_OTHER_KINDS = ("failures", "notes")
 
 
 class TurnCost(Struct, frozen=True):
@@ -109,10 +121,33 @@ class ThreadOutline(Struct, frozen=True):
     chunks: tuple[bytes, ...] = ()
     prompts: tuple[str, ...] = ()
     files: dict[str, int] = {}
+    row_contents: bytes = b""
 
     @property
     def total(self) -> int:
         return len(self.row_kinds)
+
+    def rows_of_kind(self, kind: str) -> Sequence[int]:
+        """Return the rows that show some kind of content, or all for an unknown kind."""
+        flags = self._flag_rows(kind)
+        return range(self.total) if flags is None else [at for at, flag in enumerate(flags) if flag]
+
+    def count_kinds(self) -> dict[str, int]:
+        """Return how many rows each kind of content has; kinds without rows are left out."""
+        flags = {kind: self._flag_rows(kind) for kind in ("prompts", *CONTENT_BITS, *_OTHER_KINDS)}
+        counts = {kind: len(rows) - rows.count(0) for kind, rows in flags.items() if rows}
+        return {kind: count for kind, count in counts.items() if count}
+
+    def _flag_rows(self, kind: str) -> bytes | None:
+        """Return a byte for each row, not 0 if it is of the kind; None for an unknown kind."""
+        if bit := CONTENT_BITS.get(kind):
+            return self.row_contents.translate(bytes(value & bit for value in range(256)))
+        marks = {"prompts": b"T", "notes": b"NCL"}.get(kind)
+        if marks is not None:
+            return self.row_kinds.translate(bytes(value in marks for value in range(256)))
+        if kind == "failures":
+            return bytes(min(count, 1) for count in array("H", self.failed_counts))
+        return None
 
     def read_records(self, first: int, last: int) -> list[RowRecord]:
         """Return the records of the rows from `first` up to, but without, `last`."""
@@ -178,16 +213,27 @@ class ThreadOutline(Struct, frozen=True):
         row = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
         return None if row is None else begin + row
 
-    def sum_bars(self, bars_max: int = BARS_MAX) -> list[TimelineBar]:
-        """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
+    def sum_bars(
+        self, bars_max: int = BARS_MAX, rows: Sequence[int] | None = None
+    ) -> list[TimelineBar]:
+        """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out.
+
+        With `rows`, only those count.
+        """
         usd, tokens, failed = (
             array("d", self.costs_usd),
             array("Q", self.token_counts),
             array("H", self.failed_counts),
         )
-        size = max(-(-self.total // bars_max), 1)
+        marks = self.row_kinds
+        if rows is not None:
+            usd = array("d", [usd[row] for row in rows])
+            tokens = array("Q", [tokens[row] for row in rows])
+            failed = array("H", [failed[row] for row in rows])
+            marks = bytes(marks[row] for row in rows)
+        size = max(-(-len(marks) // bars_max), 1)
         parts = [
-            slice(first, min(first + size, self.total)) for first in range(0, self.total, size)
+            slice(first, min(first + size, len(marks))) for first in range(0, len(marks), size)
         ]
         return [
             TimelineBar(
@@ -196,8 +242,8 @@ class ThreadOutline(Struct, frozen=True):
                 sum(cost for cost in usd[part] if not math.isnan(cost)),
                 sum(tokens[part]),
                 sum(failed[part]),
-                RowMark.COMPACTION in self.row_kinds[part],
-                self.row_kinds[part].count(RowMark.TURN),
+                RowMark.COMPACTION in marks[part],
+                marks[part].count(RowMark.TURN),
             )
             for part in parts
         ]

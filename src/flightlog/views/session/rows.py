@@ -12,6 +12,7 @@ from flightlog.model.entries import (
     AssistantReply,
     Entry,
     PromptKind,
+    Text,
     ToolInputRewritten,
     ToolResult,
     UserPrompt,
@@ -22,6 +23,7 @@ from flightlog.model.usage import CostSource, Usage, is_unknown
 from flightlog.views.session.edits import changed_files
 from flightlog.views.session.outline import (
     CHUNK_ROWS,
+    CONTENT_BITS,
     RowRecord,
     ThreadOutline,
     TurnHeader,
@@ -30,13 +32,22 @@ from flightlog.views.session.outline import (
 )
 from flightlog.views.session.subagents import SubagentCall, find_subagent_calls
 from flightlog.views.session.timeline import RowMark, count_failures, mark_of
-from flightlog.views.session.tools import files_of_call
+from flightlog.views.session.tools import files_of_call, tool_kind
 
 FAILED_MAX = 60_000  # fits the 16 bits of a row
 PROMPTS_MAX = 500  # as many as a page lists
 PROMPT_WIDTH = 90  # in the list of prompts on a page
 PROMPT_WIDTH_MAX = 100  # in a summary
 TITLE_CHARS_MAX = 1_000  # before spaces are taken out
+_CONTENT_NAMES = {
+    "read": "reads",
+    "search": "reads",
+    "edit": "edits",
+    "command": "commands",
+    "delegate": "subagents",
+    "fetch": "web",
+    "other": "other tools",
+}  # by the kind of a tool
 
 Location = tuple[int, int, int]  # file, offset, length
 Locations = dict[str, Location]  # by the name under which a row looks for the record
@@ -60,7 +71,7 @@ class RowBuilder:
     """The rows of one thread while they are added."""
 
     def __init__(self) -> None:
-        self.marks = bytearray()
+        self.marks, self.contents = bytearray(), bytearray()
         self.usd, self.tokens, self.failed = array("d"), array("Q"), array("H")
         self.chunks: list[bytes] = []
         self.last: list[RowRecord] = []
@@ -140,6 +151,7 @@ class RowBuilder:
             (*self.chunks, pack_records(self.last)) if self.last else tuple(self.chunks),
             tuple(self.prompts),
             dict(sorted(self.files.items())),
+            bytes(self.contents),
         )
 
     def _add_turn(self, turn: Turn, locations: Mapping[str, Location] | None) -> None:
@@ -190,11 +202,13 @@ class RowBuilder:
         usd = math.nan if step.cost_usd is None else step.cost_usd
         record = RowRecord() if locations is None else _step_record(step, locations)
         self._add_row(RowMark.STEP, record, usd, step.usage.total_tokens, count_failures(step))
+        self.contents[row] = _contents_of(step)
 
     def _add_row(
         self, mark: RowMark, record: RowRecord, usd: float = 0.0, tokens: int = 0, failed: int = 0
     ) -> None:
         self.marks.append(mark)
+        self.contents.append(0)
         self.usd.append(usd)
         self.tokens.append(tokens)
         self.failed.append(min(failed, FAILED_MAX))
@@ -202,6 +216,15 @@ class RowBuilder:
         if len(self.last) == CHUNK_ROWS:
             self.chunks.append(pack_records(self.last))
             self.last = []
+
+
+def _contents_of(step: Step) -> int:
+    """Return the bits of what a step holds."""
+    bits = 0
+    for call in step.tool_calls:
+        bits |= CONTENT_BITS[_CONTENT_NAMES[tool_kind(call.name)]]
+    has_text = any(isinstance(block, Text) and block.text.strip() for block in step.content)
+    return bits | CONTENT_BITS["answers"] if has_text else bits
 
 
 def _step_record(step: Step, locations: Mapping[str, Location]) -> RowRecord:

@@ -116,8 +116,10 @@ def _sum_costs(threads: Sequence[RowBuilder]) -> Cost:
     sources = set().union(*(thread.sources for thread in threads))
     steps = sum(thread.marks.count(RowMark.STEP) for thread in threads)
     cost = _add_amounts(list(chain.from_iterable(thread.usd for thread in threads)), steps, sources)
-    is_lower_bound = any(thread.has_lower_bounds for thread in threads) and cost.usd is not None
-    return replace(cost, is_lower_bound=True) if is_lower_bound else cost
+    too_low = any(thread.has_lower_bounds for thread in threads)
+    lacks_tokens = too_low or any(thread.unknown_steps for thread in threads)
+    is_lower_bound = cost.is_lower_bound or (too_low and cost.usd is not None)
+    return replace(cost, is_lower_bound=is_lower_bound, lacks_tokens=lacks_tokens)
 
 
 def _add_amounts(amounts: Sequence[float], steps: int, sources: set[CostSource]) -> Cost:

@@ -56,6 +56,7 @@ _NOTES = {
     PromptKind.INTERRUPTION: NoteKind.INTERRUPTION,
     PromptKind.COMMAND_OUTPUT: NoteKind.COMMAND,
 }
+REPEATED = "written again: "  # how the note of a prompt begins that the client wrote twice
 # Events that make no row; their records may come at any time.
 ROWLESS = (
     ContextInjected,
@@ -194,7 +195,7 @@ class _TurnBuilder:
     def _add_prompt(self, entry: Entry, event: UserPrompt) -> None:
         if entry.key in self._replayed:
             text = text_of(prompt_blocks(entry)) or "an image"
-            self._add_note(entry, NoteKind.CLIENT, f"written again: {text}")
+            self._add_note(entry, NoteKind.CLIENT, f"{REPEATED}{text}")
             return
         if event.kind in _TURN_STARTS and self._is_opening():
             self._turns[-1] = (entry, self._turns[-1][1])
@@ -287,10 +288,10 @@ class _TurnBuilder:
 
     def _price_reply(self, reply: AssistantReply, at_ms: int | None) -> Cost:
         if reply.quality is UsageQuality.MISSING:
-            return Cost(None, CostSource.UNKNOWN)
+            return Cost(None, CostSource.UNKNOWN, lacks_tokens=True)
         is_lower_bound = reply.quality is UsageQuality.LOWER_BOUND
         cost = self._price(reply.model, reply.usage, at_ms)
-        return replace(cost, is_lower_bound=True) if is_lower_bound else cost
+        return replace(cost, is_lower_bound=True, lacks_tokens=True) if is_lower_bound else cost
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
         call = ToolCall(

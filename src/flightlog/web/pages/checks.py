@@ -22,7 +22,8 @@ _WORST_FIRST = (
     CheckLevel.NOTE,
     CheckLevel.OK,
 )
-SEARCHED_BYTES_MAX = 32 << 20  # scanned per request; the next one continues
+FIRST_BYTES_MAX = 2 << 20  # scanned before the page is shown
+SEARCHED_BYTES_MAX = 16 << 20  # scanned by each request that continues
 SHOWN = 200
 
 
@@ -37,7 +38,11 @@ def _dataset_context(runtime: Runtime) -> dict[str, Any]:
 
 
 DATASET_SECTION = NavSection(
-    "Dataset", "/dataset", ("dataset",), (web.get("/dataset", show_dataset),)
+    "Dataset",
+    "/dataset",
+    ("dataset",),
+    (web.get("/dataset", show_dataset),),
+    "Training rows of the current repository.",
 )
 
 
@@ -65,35 +70,48 @@ DOCTOR_SECTION = NavSection(
     "/doctor",
     ("doctor", "doctor_part"),
     (web.get("/doctor", show_doctor), web.get("/doctor/findings", show_findings)),
+    "Checks of the installation, each with its next step.",
 )
 
 
 async def show_privacy(request: web.Request) -> web.StreamResponse:
     """Show sessions with secrets, and what would be published."""
     context = request.app[CONTEXT]
+    values = await run_blocking(_secret_values, context, FIRST_BYTES_MAX)
+    repository = await run_blocking(repository_target, context.runtime, Path(context.runtime.cwd))
     return await context.render_response(
-        "privacy.html", **await run_blocking(_privacy_context, context)
+        "privacy.html",
+        **values,
+        allows=repository.allows,
+        trusted=repository.is_trusted,
+        layouts=LAYOUTS,
     )
 
 
-def _privacy_context(context: WebContext) -> dict[str, Any]:
-    runtime = context.runtime
+async def show_secrets_part(request: web.Request) -> web.StreamResponse:
+    """Scan more sessions and show those with secrets."""
+    context = request.app[CONTEXT]
+    values = await run_blocking(_secret_values, context, SEARCHED_BYTES_MAX)
+    return await context.render_response("privacy_part.html", **values)
+
+
+def _secret_values(context: WebContext, bytes_max: int) -> dict[str, Any]:
     archive = context.data.current_archive()
-    counts = archive.count_secrets(SEARCHED_BYTES_MAX)
+    counts = archive.count_secrets(bytes_max)
     with_secrets = [(session, rules) for session, rules in counts.items() if rules]
-    repository = repository_target(runtime, Path(runtime.cwd))
     return {
         "with_secrets": with_secrets[:SHOWN],
         "more": max(len(with_secrets) - SHOWN, 0),
         "scanned": len(counts),
         "not_scanned": len(archive.recordings) - len(counts),
         "titles": context.data.titles(),
-        "allows": repository.allows,
-        "trusted": repository.is_trusted,
-        "layouts": LAYOUTS,
     }
 
 
 PRIVACY_SECTION = NavSection(
-    "Privacy", "/privacy", ("privacy",), (web.get("/privacy", show_privacy),)
+    "Privacy",
+    "/privacy",
+    ("privacy", "privacy_part"),
+    (web.get("/privacy", show_privacy), web.get("/privacy/part", show_secrets_part)),
+    "Sessions with possible secrets, and what a repository may publish.",
 )

@@ -1,22 +1,31 @@
 """The lab pages: runs, samples, certificate, divergence diagram."""
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
+from markupsafe import Markup
 from msgspec import Struct
 
 from flightlog.lab import service
-from flightlog.lab.inspect import RunAddress, inspect_address, iter_run_tree
+from flightlog.lab.events import BranchCreated
+from flightlog.lab.experiment.service import experiment_of, list_experiments
+from flightlog.lab.experiment.store import ExperimentStore
+from flightlog.lab.inspect import RunAddress, align_steps, inspect_address, iter_run_tree
 from flightlog.lab.layout import run_meta
 from flightlog.lab.replay.certificate import replay_meta
 from flightlog.lab.resample.layout import iter_sample_dirs
+from flightlog.lab.run_reader import RunSession, trees_of
 from flightlog.lab.statistics.divergence import PathNode, iter_forks, list_segments
 from flightlog.lab.statistics.service import analyze_runs, build_divergence_tree, list_run_family
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import Step
 from flightlog.model.text import one_line
+from flightlog.model.usage import sum_costs
 from flightlog.web.context import CONTEXT, NavSection, run_blocking
 from flightlog.web.pages import lab_step
 
@@ -26,6 +35,8 @@ MARGIN = 14
 LABEL_CHARS = 27  # fit in a column
 NODES_MAX = 400  # a larger diagram is neither readable nor quick to draw
 FILES_SHOWN = 200
+PAIRS_MAX = 200  # turns of a comparison on one page
+FIRST_SESSION = "session_01"  # of a branch, the one that goes back
 RUN = "/lab/runs/{run:[^/]{1,200}}"
 
 
@@ -159,13 +170,22 @@ async def list_runs(request: web.Request) -> web.StreamResponse:
     """List the runs, each with its branches below it."""
     context = request.app[CONTEXT]
     rows, broken = await run_blocking(_run_rows, context.runtime)
+    experiments = await run_blocking(list_experiments, service.runs_dir(context.runtime))
     return await context.render_response(
         "lab.html",
         rows=rows,
         broken=broken,
+        experiments=[path.name for path in experiments],
         directory=service.runs_dir(context.runtime).parent.name,
         processes=context.processes.list_processes(),
     )
+
+
+async def show_experiment(request: web.Request) -> web.StreamResponse:
+    """Show the report of an experiment; its cells open the deciding step."""
+    context = request.app[CONTEXT]
+    name = request.match_info["experiment"]
+    return await context.answer_with("lab_experiment.html", _experiment_context, name, context.root)
 
 
 async def show_run(request: web.Request) -> web.StreamResponse:
@@ -193,6 +213,12 @@ async def show_certificate(request: web.Request) -> web.StreamResponse:
     )
 
 
+async def show_comparison(request: web.Request) -> web.StreamResponse:
+    """Show what a branch did beside what the original did from the same turn on."""
+    name = request.match_info["run"]
+    return await request.app[CONTEXT].answer_with("lab_compare.html", _comparison_context, name)
+
+
 async def show_samples(request: web.Request) -> web.StreamResponse:
     """Show the statistics of a run's samples, replicates and branches."""
     by = "tool" if request.query.get("by") == "tool" else "arguments"
@@ -207,7 +233,29 @@ def run_page_meta(store: RunStore) -> dict[str, Any]:
 
 def _run_rows(runtime: Runtime) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
     stores, broken = service.all_runs(runtime)
-    return list(iter_run_tree([run_page_meta(store) for store in stores])), broken
+    metas = [run_page_meta(store) for store in stores]
+    shown = [meta for meta in metas if "replay_turn" in meta or not experiment_of(meta["tags"])]
+    return list(iter_run_tree(shown)), broken
+
+
+def _experiment_context(runtime: Runtime, name: str, root: str) -> dict[str, Any]:
+    paths = {path.name: path for path in list_experiments(service.runs_dir(runtime))}
+    if name not in paths:
+        hint = "flightlog lab experiment status"
+        raise NotFound(f"no such experiment: {name[:60]!r}", hint=hint)
+    from flightlog.lab.experiment.report import (  # noqa: PLC0415 - numpy takes 0.1 s
+        ReportCell,
+        render_html,
+        report_experiment,
+    )
+
+    store = ExperimentStore(paths[name], runtime)
+
+    def link(cell: ReportCell) -> str:
+        return f"{root}/lab/runs/{quote(cell.run)}/1/{cell.deciding_turn}"
+
+    body = render_html(report_experiment(store), store.results, link)
+    return {"name": store.name, "body": Markup(body)}  # noqa: S704 - escaped by its template
 
 
 def _run_context(runtime: Runtime, name: str) -> dict[str, Any]:
@@ -237,12 +285,61 @@ def _divergence_context(runtime: Runtime, name: str) -> dict[str, Any]:
 
 
 def _certificate_context(runtime: Runtime, name: str) -> dict[str, Any]:
+    store, _ = _find_branch(runtime, name)
+    return {"meta": run_page_meta(store), "replay": replay_meta(store.state)}
+
+
+def _find_branch(runtime: Runtime, name: str) -> tuple[RunStore, BranchCreated]:
     store = service.find_run(runtime, name)
     if store.state.branch is None:
         raise NotFound(
             f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns"
         )
-    return {"meta": run_page_meta(store), "replay": replay_meta(store.state)}
+    return store, store.state.branch
+
+
+class ComparedStep(Struct, frozen=True):
+    """The steps of both sides at one turn; a side that has ended has None."""
+
+    turn: int
+    original: Step | None
+    rerun: Step | None
+    is_same: bool
+    has_same_results: bool
+
+
+def _comparison_context(runtime: Runtime, name: str) -> dict[str, Any]:
+    store, branch = _find_branch(runtime, name)
+    source = service.find_run(runtime, branch.source_run)
+    programs = runtime.program_path
+    original = _read_steps(source, branch.source_session_dir, programs)[branch.turn - 1 :]
+    rerun = _read_steps(store, FIRST_SESSION, programs)
+    aligned = align_steps(original, rerun, first=branch.turn)
+    pairs = [
+        ComparedStep(row["turn"], left, right, row["is_same"], row["has_same_results"])
+        for row, (left, right) in zip(aligned["steps"], zip_longest(original, rerun), strict=True)
+    ]
+    source_meta = next(
+        session
+        for session in run_page_meta(source)["sessions"]
+        if session["session_dir"] == branch.source_session_dir
+    )
+    meta = run_page_meta(store)
+    return {
+        "meta": meta,
+        "replay": replay_meta(store.state),
+        "pairs": pairs[:PAIRS_MAX],
+        "pairs_more": max(len(pairs) - PAIRS_MAX, 0),
+        "first_divergence": aligned["first_divergence"],
+        "sides": (source_meta, meta["sessions"][0]),
+        "spent": tuple(sum_costs(step.cost for step in side) for side in (original, rerun)),
+        "lengths": (len(original), len(rerun)),
+    }
+
+
+def _read_steps(store: RunStore, session_dir: str, programs: str) -> list[Step]:
+    planned = next(one for one in store.planned_sessions() if one.session_dir == session_dir)
+    return list(RunSession(store, planned, trees_of(store, programs)).own_steps())
 
 
 def _samples_context(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
@@ -265,12 +362,23 @@ def _samples_context(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
 LAB_SECTION = NavSection(
     "Lab",
     "/lab",
-    ("lab", "lab_run", "lab_divergence", "lab_certificate", "lab_samples", *lab_step.TEMPLATES),
+    (
+        "lab",
+        "lab_experiment",
+        "lab_run",
+        "lab_divergence",
+        "lab_certificate",
+        "lab_compare",
+        "lab_samples",
+        *lab_step.TEMPLATES,
+    ),
     (
         web.get("/lab", list_runs),
+        web.get("/lab/experiments/{experiment:[^/]{1,200}}", show_experiment),
         web.get(RUN, show_run),
         web.get(RUN + "/ways", show_divergence),
         web.get(RUN + "/certificate", show_certificate),
+        web.get(RUN + "/compare", show_comparison),
         web.get(RUN + "/samples", show_samples),
         *lab_step.lab_step_routes(RUN),
     ),

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from aiohttp import web
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from flightlog.lab import service
@@ -18,7 +19,9 @@ from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
+from flightlog.model.text import make_inert
 from flightlog.web.context import CONTEXT, BackgroundProcess, redirect_to, run_blocking
+from flightlog.web.highlight import highlight_lines
 
 TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_replay_status")
 PROMPT_CHARS_MAX = 4000
@@ -99,7 +102,7 @@ class ChangedFile(Struct, frozen=True):
     """A changed file with the lines of its diff as pairs of kind and text."""
 
     fields: dict[str, Any]
-    lines: list[tuple[str, str]]
+    lines: list[tuple[str, Markup]]
     omitted_lines: int
 
 
@@ -162,6 +165,7 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
         "run": store.name,
         "step": step,
         "usage": recorded.usage,
+        "calls": recorded.tool_calls,
         "cost": recorded.cost,
         "address": address,
         "segment": _session_segment(address),
@@ -227,9 +231,15 @@ def _shorten_diff(change: dict[str, Any]) -> ChangedFile:
     text = "" if change["binary"] or "diff_encoding" in change else str(change["diff"])
     lines = text.splitlines()
     kinds = {"+": "added", "-": "removed", "@": "place"}
+    # The sign is not part of the text that is colored.
+    colored = highlight_lines(
+        [make_inert(line[1:]) for line in lines[:DIFF_LINES_MAX]], str(change["file_path"])
+    )
     shown = [
-        ("place" if number < HEAD_LINES else kinds.get(line[:1], "kept"), line)
-        for number, line in enumerate(lines[:DIFF_LINES_MAX])
+        ("place", escape(make_inert(line)))
+        if number < HEAD_LINES
+        else (kinds.get(line[:1], "kept"), escape(line[:1]) + text)
+        for number, (line, text) in enumerate(zip(lines, colored, strict=False))
     ]
     return ChangedFile(change, shown, max(len(lines) - DIFF_LINES_MAX, 0))
 

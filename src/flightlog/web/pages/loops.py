@@ -12,15 +12,23 @@ from aiohttp import web
 
 from flightlog.app.runtime import IdleTimer
 from flightlog.loop import service
-from flightlog.loop.analysis import measure_calibration, pair_outcomes
+from flightlog.loop.analysis import CALIBRATION_MIN, measure_calibration, pair_outcomes
+from flightlog.loop.decide.gates import check_answer
 from flightlog.loop.directories import iter_events, open_loop_session
 from flightlog.loop.layout import build_progress, performance_figures
 from flightlog.loop.logs import DecisionLog, ErrorLog
 from flightlog.loop.runner.driver import ControlRequest
+from flightlog.loop.session_overview import (
+    agent_statements,
+    changed_files,
+    describe_change,
+    format_duration,
+    task_outcome,
+)
 from flightlog.loop.status import build_status
-from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.errors import Conflict
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import format_utc_time, one_line
+from flightlog.model.text import format_utc_time
 from flightlog.privacy.service import make_redactor
 from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
 
@@ -32,9 +40,10 @@ ERRORS_SHOWN = 50
 async def list_loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
     runtime = request.app[CONTEXT].runtime
+    now = runtime.clock.now_s()
     rows = await run_blocking(
         lambda: [
-            build_status(open_loop_session(path))
+            build_status(open_loop_session(path), now)
             for path in reversed(service.all_sessions(runtime))
         ]
     )
@@ -60,15 +69,12 @@ async def answer_question(request: web.Request) -> web.StreamResponse:
 
 def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
     question = service.open_question(runtime, name)
-    if answer not in question.options:
-        raise Invalid(
-            f'not an answer: "{one_line(answer, 40)}"',
-            hint=f"one of: {', '.join(question.options)}",
-        )
+    check_answer(question, answer)
     if not service.send_request(
         runtime, name, ControlRequest("answer", question.question_id, answer, "on the page")
     ):
-        raise Conflict(f"{name} is not running", hint=f"flightlog loop resume --session {name}")
+        problem = f"the answer is stored, but {name} is not running"
+        raise Conflict(problem, hint=f"flightlog loop resume --session {name}")
     directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, question.question_id) and timer.pause():
         pass
@@ -91,24 +97,33 @@ def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
         errors.add_event(record.seq, record.timestamp, record.event)
         shown.extend(decisions.drain_entries())
     shown.extend(decisions.pending)
-    progress = build_progress(loop_session.state, plan)
-    pending = loop_session.state.question
+    state = loop_session.state
+    progress = build_progress(state, plan)
+    pending = state.question
+    project = (directory / state.project).resolve()
+    calibration = measure_calibration(pair_outcomes(records))
     return {
-        "brief": build_status(loop_session),
-        "names": {task.task_id: task.name for task in plan.tasks},
+        "brief": build_status(loop_session, runtime.clock.now_s()),
+        "outcomes": {task.task_id: task_outcome(state, task.task_id) for task in plan.tasks},
+        "sessions": {name: task.sessions for name, task in state.tasks.items()},
+        "duration": format_duration,
+        "said": agent_statements(state),
+        "files": [(file, describe_change(file)) for file in changed_files(state, project)],
+        "timeline": [(format_utc_time(entry.at), entry) for entry in state.timeline],
         "progress": progress,
-        "figures": performance_figures(loop_session.state, loop_session.state.last_at),
-        "breaker": loop_session.state.breaker,
+        "figures": performance_figures(state, state.last_at),
+        "breaker": state.breaker,
         "trips": errors.trips[::-1],
         "errors": list(islice(reversed(errors.errors), ERRORS_SHOWN)),
         "decisions": list(reversed(shown)),
-        "calibration": measure_calibration(pair_outcomes(records)),
+        "calibration": calibration if calibration.decisions >= CALIBRATION_MIN else None,
+        "calibration_min": CALIBRATION_MIN,
         "question": pending.event if pending else None,
         "deadline": format_utc_time(pending.asked_at + pending.event.timeout_s) if pending else "",
     }
 
 
-_NAME = "{name:session-[0-9]+(?:-[a-z0-9-]*)?}"
+_NAME = r"{name:[\w.-]+}"  # no directory: an encoded slash does not match
 LOOPS_SECTION = NavSection(
     "Loops",
     "/loops",
@@ -118,4 +133,5 @@ LOOPS_SECTION = NavSection(
         web.get(f"/loops/{_NAME}", show_loop),
         web.post(f"/loops/{_NAME}/answer", answer_question),
     ),
+    "Plans carried out unattended: tasks, decisions, open questions.",
 )

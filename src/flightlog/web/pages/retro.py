@@ -1,8 +1,9 @@
-"""The retro pages: findings with evidence, artifacts and issues.
+"""The retro pages: recommendations with evidence, artifacts and issues.
 
 An issue can be published only from the page that shows its exact text. `workflow` checks it again.
 """
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -15,17 +16,17 @@ from flightlog.model.output_files import Clean
 from flightlog.model.runtime import Runtime
 from flightlog.retro.issues import workflow
 from flightlog.retro.service import find_digest, read_evidence
+from flightlog.retro.state import describe_action, describe_applied, describe_trend
 from flightlog.retro.store import find_retro_store, read_analysis_and_board
 from flightlog.sources.chat_exports.reader import DECODERS
 from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
 
-FINDINGS_SHOWN = 200
 _OUTPUTS = "outputs"
 _ISSUE = "{issue:[0-9a-f]{6,12}}"
 
 
 async def show_retro(request: web.Request) -> web.StreamResponse:
-    """Show findings, artifacts and issues."""
+    """Show recommendations, artifacts and issues."""
     return await request.app[CONTEXT].answer_with("retro.html", _retro_context)
 
 
@@ -63,12 +64,20 @@ async def download_artifact(request: web.Request) -> web.StreamResponse:
 
 def _retro_context(runtime: Runtime) -> dict[str, Any]:
     analysis, board = read_analysis_and_board(runtime)
-    patterns = analysis.patterns if analysis else ()
     issues = sorted(board.issues.values(), key=lambda issue: (-issue.priority_score, issue.id))
     return {
         "meta": analysis.meta if analysis else None,
-        "patterns": patterns[:FINDINGS_SHOWN],
-        "more": max(0, len(patterns) - FINDINGS_SHOWN),
+        "summary": " ".join(analysis.summary) if analysis else "",
+        "recommendations": [
+            (
+                one,
+                describe_trend(one),
+                describe_action(one),
+                list(zip_longest(one.evidence, one.quotes, fillvalue="")),
+            )
+            for one in (analysis.recommendations if analysis else ())
+        ],
+        "applied": [describe_applied(one) for one in (analysis.applied if analysis else ())],
         "issues": issues,
         "clusters": board.clusters,
         "artifacts": _list_artifacts(runtime),
@@ -136,4 +145,5 @@ RETRO_SECTION = NavSection(
         web.get(f"/retro/issues/{_ISSUE}", preview_issue),
         web.post(f"/retro/issues/{_ISSUE}/publish", publish_issue),
     ),
+    "What keeps going wrong over many sessions, and what to change.",
 )

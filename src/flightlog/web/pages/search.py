@@ -1,10 +1,12 @@
 """The search and trace pages."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
+from msgspec import Struct
 
 from flightlog.model.addresses import KINDS, parse_address
 from flightlog.model.errors import Invalid
@@ -15,6 +17,12 @@ from flightlog.web.session_list import SessionMatches
 
 SHOWN = 50  # results of one kind
 WORDS_MIN = 2
+READ_BYTES_MAX = 2 << 20  # a tenth of a second, to say in which step a word is
+_FILTER = re.compile(
+    r'-?\b(?:tool|model|file|project|since|cost|agent):(?:"[^"]*"|\S+)', re.IGNORECASE
+)
+_ADDRESS = re.compile(r"[\w#@./:-]{4,}")  # what a person may want to trace
+SUGGESTIONS = ("since:7d", "since:30d", "tool:bash", "tool:edit", "cost:>1")
 _SESSION = re.compile(r"/session_(\d+)(?:_r(\d+))?")
 BEHIND = "the newest records, because another command is indexing them; search again in a moment"
 KINDS_SHOWN = ("run", "task", "finding", "issue")
@@ -38,7 +46,35 @@ async def show_trace(request: web.Request) -> web.StreamResponse:
     )
 
 
+class FilterChip(Struct, frozen=True):
+    """A filter of the query, or one to add, and the query that results from a click."""
+
+    text: str
+    query: str
+    is_set: bool
+
+
+def list_chips(query: str, agents: Iterable[str]) -> list[FilterChip]:
+    """Return the filters of a query, to be taken out, then common ones that it does not have."""
+    parts = [match[0] for match in _FILTER.finditer(query)]
+    chips = [FilterChip(part, " ".join(query.replace(part, "", 1).split()), True) for part in parts]
+    names = {part.lstrip("-").partition(":")[0].lower() for part in parts}
+    offered = [*SUGGESTIONS, *(f"agent:{agent}" for agent in agents)]
+    return chips + [
+        FilterChip(text, f"{query} {text}".strip(), False)
+        for text in offered
+        if text.partition(":")[0] not in names
+    ]
+
+
 def _search_context(context: WebContext, query: str) -> dict[str, Any]:
+    agents = sorted({summary.agent for summary in context.data.listing().sessions})
+    chips = list_chips(query, agents if len(agents) > 1 else ())
+    is_address = bool(_ADDRESS.fullmatch(query)) and not _FILTER.search(query)
+    return {"chips": chips, "is_address": is_address, **_search_values(context, query)}
+
+
+def _search_values(context: WebContext, query: str) -> dict[str, Any]:
     if len(query) < WORDS_MIN:
         return {
             "q": query,
@@ -59,7 +95,7 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
     ]
     error = None
     try:
-        found = context.data.search(query, SHOWN)
+        found = context.data.search(query, SHOWN, READ_BYTES_MAX)
     except Invalid as invalid:
         found, error = SessionMatches([], 0), invalid
     results = search_project(context.runtime, query)
@@ -135,6 +171,14 @@ def _first_turn_title(trace: Trace) -> str:
 SEARCH_SECTION = NavSection(
     "Search",
     "/search",
-    ("search", "trace"),
-    (web.get("/search", show_search), web.get("/trace", show_trace)),
+    ("search",),
+    (web.get("/search", show_search),),
+    "Words, tools, files and times in all sessions, runs, loops, findings and issues.",
+)
+TRACE_SECTION = NavSection(
+    "Trace",
+    "/trace",
+    ("trace",),
+    (web.get("/trace", show_trace),),
+    "Everything that belongs to a session, step, commit, row, task, finding or issue.",
 )

@@ -1,31 +1,39 @@
 """The session page: timeline, tool calls, search, text, updates, downloads."""
 
 import asyncio
-import io
-import zipfile
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 from msgspec import Struct
 
-from flightlog.archive.archive import Archive
+from flightlog.analysis.findings import Finding
+from flightlog.archive.session_reader import read_own_usage
 from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import Address
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
-from flightlog.views.atif.writer import MAIN, build_trajectory
-from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
+from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary, ThreadOutline
 from flightlog.views.session.timeline import RowMark
 from flightlog.views.transcript import RenderOptions, render_passage, render_session
 from flightlog.views.transcript_formats import as_text
-from flightlog.web.context import ACTIVE_MS, CONTEXT, WebContext, html_response, run_blocking
+from flightlog.web.context import (
+    ACTIVE_MS,
+    CONTEXT,
+    WebContext,
+    html_response,
+    redirect_to,
+    run_blocking,
+)
 from flightlog.web.session_page import PageRow, SessionPage
 from flightlog.web.share import render_share_page
 
 HITS_MAX = 200
 INLINE_ROWS = 60  # of a subagent inside the main timeline
 BEAT_S = 15  # comment lines that keep the stream open through proxies
+FINDINGS_BYTES_MAX = 1 << 20  # of a session whose findings do not delay its page; others follow
 PATIENCE_S = 1.5  # a longer read shows the "Reading…" page
 SESSION = r"/sessions/{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
 
@@ -49,7 +57,7 @@ class SubagentBar(Struct, frozen=True):
 
 async def show_session(request: web.Request) -> web.StreamResponse:
     """Show a session at the row in the address; while a long one is read, show a waiting page."""
-    context, name = request.app[CONTEXT], _session_id(request)
+    context, name = request.app[CONTEXT], session_id(request)
     if context.hub.current_page(name) is None:
         reading = asyncio.wrap_future(context.data.cache.start_reading(name))
         done, _ = await asyncio.wait([reading], timeout=PATIENCE_S)
@@ -75,7 +83,7 @@ async def show_matches(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     words = request.query.get("find", "")[:200].strip()
     hits = (
-        await run_blocking(context.data.find_in_session, _session_id(request), words, HITS_MAX)
+        await run_blocking(context.data.find_in_session, session_id(request), words, HITS_MAX)
         if words
         else []
     )
@@ -98,7 +106,7 @@ async def download_share(request: web.Request) -> web.StreamResponse:
     """Send a session as one redacted HTML file."""
     context = request.app[CONTEXT]
     archive = context.data.current_archive()
-    session = await run_blocking(archive.read_session, _session_id(request))
+    session = await run_blocking(archive.read_session, session_id(request))
     document, redactor = await run_blocking(redact_session, context.runtime, archive, session)
     page = await run_blocking(render_share_page, document, redactor, context.templates)
     headers = {"Content-Disposition": f'attachment; filename="session-{session.id[:8]}.html"'}
@@ -107,7 +115,7 @@ async def download_share(request: web.Request) -> web.StreamResponse:
 
 async def stream_changes(request: web.Request) -> web.StreamResponse:
     """Stream the changes of a session as server-sent events."""
-    context, name = request.app[CONTEXT], _session_id(request)
+    context, name = request.app[CONTEXT], session_id(request)
     archive = await run_blocking(context.data.current_archive, name)
     name = archive.find_recording(name).session
     # An active session is read at once, so that its next line does not wait for the earlier ones.
@@ -135,14 +143,15 @@ async def stream_changes(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def _session_id(request: web.Request) -> str:
+def session_id(request: web.Request) -> str:
+    """Return the id in the address of a session's page."""
     return request.match_info["session"]
 
 
 def _page_from_request(
     context: WebContext, request: web.Request
 ) -> tuple[SessionPage, SubagentSummary | None]:
-    name = _session_id(request)
+    name = session_id(request)
     page = context.hub.current_page(name) or context.data.load_session_page(name)
     subagent = request.query.get("subagent", "")
     return page, page.find_subagent(subagent) if subagent else None
@@ -153,18 +162,27 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
     name = subagent.id if subagent else ""
     thread = page.thread_of(name)
     row_id = request.query.get("at", "")
+    if not row_id and "offset" in request.query:
+        raise _redirect_to_record(request, page, name)
+    show = _kind_shown(request, thread)
+    rows = thread.rows_of_kind(show)
     row = thread.find_row(row_id) if row_id else None
+    if row is not None and show:
+        row = rows.index(row) if row in rows else None
     words = request.query.get("find", "")[:200].strip()
     active = not subagent and _is_active(context, page.session.id)
-    position = row if row is not None else thread.total - 1 if active and thread.total else 0
+    position = row if row is not None else len(rows) - 1 if active and rows else 0
     loaded = {position // CHUNK_ROWS, max(position // CHUNK_ROWS - 1, 0) if active or row_id else 1}
     return html_response(
         context.render_html(
             "session.html",
-            **_frame_context(page, subagent),
+            **_frame_context(page, subagent, show),
+            show=show,
+            kinds=thread.count_kinds(),
+            everything=thread.total,
             outline=thread.prompts if len(thread.prompts) > 1 else (),
             outline_more=max(thread.row_kinds.count(RowMark.TURN) - len(thread.prompts), 0),
-            chunks=_build_chunks(page, name, loaded),
+            chunks=_build_chunks(page, name, rows, loaded),
             chunk_rows=CHUNK_ROWS,
             position=position,
             subagents=subagent_bars(page) if not subagent else [],
@@ -175,33 +193,72 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
             subagent_id=name,
             whole=False,
             spilled="",
+            findings=None if subagent else _find_findings_at_once(context, page.session.id),
         )
     )
 
 
-def _frame_context(page: SessionPage, subagent: SubagentSummary | None) -> dict[str, Any]:
+def _find_findings_at_once(context: WebContext, session: str) -> tuple[Finding, ...] | None:
+    """Return the findings of a short session; None if the page asks for them later."""
+    archive = context.data.current_archive(session)
+    is_short = archive.find_recording(session).size <= FINDINGS_BYTES_MAX
+    return context.data.analyze_session(session).findings if is_short else None
+
+
+def _redirect_to_record(request: web.Request, page: SessionPage, name: str) -> web.HTTPSeeOther:
+    """Return the way to the row of the record at the `offset` asked for, or to the session."""
+    offset, thread = request.query["offset"], page.thread_of(name)
+    rows = (
+        thread.id_at(row)
+        for (_, start), (subagent, row) in page.rows_by_location.items()
+        if subagent == name and str(start) == offset
+    )
+    row = next(rows, "")
+    query = {"subagent": name} if name else {}
+    query |= {"at": row} if row else {}
+    return redirect_to(request, f"/sessions/{page.session.id}?{urlencode(query)}#{row}")
+
+
+def _kind_shown(request: web.Request, thread: ThreadOutline) -> str:
+    """Return the kind of rows asked for, or "" for all."""
+    show = request.query.get("show", "")
+    return show if show in thread.count_kinds() else ""
+
+
+def _frame_context(
+    page: SessionPage, subagent: SubagentSummary | None, show: str = ""
+) -> dict[str, Any]:
     name = subagent.id if subagent else ""
+    thread = page.thread_of(name)
+    rows = thread.rows_of_kind(show)
     return {
         "session": page.session,
         "subagent": subagent,
-        "summary": page.outline.summary,
-        "total": page.thread_of(name).total,
-        "bars": page.timeline_bars(name),
+        "summary": page.summary,
+        "total": len(rows),
+        "bars": thread.sum_bars(rows=rows) if show else page.timeline_bars(name),
         "files": page.changed_files(name),
         "version": page.version,
     }
 
 
-def _build_chunks(page: SessionPage, subagent: str, loaded: set[int]) -> list[RowChunk]:
-    total = page.thread_of(subagent).total
+def _build_chunks(
+    page: SessionPage, subagent: str, rows: Sequence[int], loaded: set[int]
+) -> list[RowChunk]:
+    thread = page.thread_of(subagent)
+    is_whole = isinstance(rows, range)
+    starts = range(0, len(rows), CHUNK_ROWS)
+    firsts = page.first_row_ids(subagent) if is_whole else [thread.id_at(rows[at]) for at in starts]
     return [
         RowChunk(
             number,
             first,
-            min(CHUNK_ROWS, total - number * CHUNK_ROWS),
-            page.load_chunk(number, subagent) if number in loaded else None,
+            min(CHUNK_ROWS, len(rows) - start),
+            page.load_rows(rows[start : start + CHUNK_ROWS], subagent)
+            if number in loaded
+            else None,
         )
-        for number, first in enumerate(page.first_row_ids(subagent))
+        for number, (start, first) in enumerate(zip(starts, firsts, strict=True))
     ]
 
 
@@ -225,8 +282,10 @@ def _render_rows(context: WebContext, request: web.Request) -> web.Response:
     size = INLINE_ROWS if inline else CHUNK_ROWS
     start = int(request.match_info["number"]) * size
     name = subagent.id if subagent else ""
-    total = page.thread_of(name).total
-    rows = page.load_rows(range(start, min(start + size, total)), name)
+    thread = page.thread_of(name)
+    selected = thread.rows_of_kind(_kind_shown(request, thread))
+    total = len(selected)
+    rows = page.load_rows(selected[start : start + size], name)
     prefix = f"{name}:" if subagent and inline else ""
     values = {
         "session": page.session,
@@ -248,6 +307,9 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
     name = subagent.id if subagent else ""
     row = page.thread_of(name).find_row(row_id)
     step_row = page.load_rows([row], name)[0] if row is not None else None
+    if step_row is not None and number == "0":  # a prompt in full
+        values = {"session": page.session, "subagent": subagent, "whole": True, "spilled": ""}
+        return html_response(context.render_html("row.html", row=step_row, **values))
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
         raise NotFound(
             f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show"
@@ -261,19 +323,20 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
         if call.result_file
         else ""
     )
-    values = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
+    more = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
     return html_response(
-        context.render_html("call.html", row=step_row, call=call, spilled=spilled, **values)
+        context.render_html("call.html", row=step_row, call=call, spilled=spilled, **more)
     )
 
 
 def _transcript_text(context: WebContext, request: web.Request) -> str:
     archive = context.data.current_archive()
-    session = archive.read_session(_session_id(request))
+    session = archive.read_session(session_id(request))
     options = RenderOptions(
         context.runtime.zone,
         is_full=True,
         read_result_file=lambda reference: archive.read_spilled_output(session.id, reference),
+        own_usage=read_own_usage(archive, session.id),
     )
     turn, _, step = request.query.get("at", "").partition(".")
     subagent = request.query.get("subagent", "")
@@ -299,27 +362,3 @@ SESSION_ROUTES = (
     web.get(SESSION + "/share", download_share),
     web.get(SESSION + "/live", stream_changes),
 )
-
-
-async def download_trajectory(request: web.Request) -> web.StreamResponse:
-    """Send the trajectory of a session, zipped if it has subagents or images."""
-    archive = request.app[CONTEXT].data.current_archive()
-    name = archive.find_recording(request.match_info["session"]).session
-    body, ending, media_type = await run_blocking(_pack_files, archive, name)
-    headers = {"Content-Disposition": f'attachment; filename="trajectory-{name[:8]}.{ending}"'}
-    return web.Response(body=body, content_type=media_type, headers=headers)
-
-
-def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
-    bundle = build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
-    files = dict(bundle.iter_files())
-    if len(files) == 1:
-        return files[MAIN], "json", "application/json"
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as pack:
-        for path, body in files.items():
-            pack.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED)
-    return packed.getvalue(), "zip", "application/zip"
-
-
-TRAJECTORY_ROUTES = (web.get(SESSION + "/trajectory", download_trajectory),)

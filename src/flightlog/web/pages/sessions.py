@@ -1,5 +1,7 @@
-"""The session list with filters, sorting and search."""
+"""The session list with filters, sorting and search; trajectories to download."""
 
+import io
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -9,7 +11,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from flightlog.agents import agent_label, agent_names
+from flightlog.archive.archive import Archive
 from flightlog.model.errors import Invalid
+from flightlog.model.usage import DAY_MS
+from flightlog.views.atif.writer import MAIN, build_trajectory
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
 from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, run_blocking
@@ -52,6 +57,9 @@ class ListTotals(Struct, frozen=True):
     projects: int
     pending: int
     empty: int
+    agents: tuple[str, ...]
+    first_ms: int
+    last_ms: int
 
 
 async def show_sessions(request: web.Request) -> web.StreamResponse:
@@ -133,8 +141,8 @@ def _searchable_text(summary: SessionSummary) -> str:
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
     if show == "empty":
         return summary.is_empty
-    if show == "active":
-        return now_ms - (summary.ended_ms or 0) < ACTIVE_MS
+    if show in {"active", "week"}:
+        return now_ms - (summary.ended_ms or 0) < (ACTIVE_MS if show == "active" else 7 * DAY_MS)
     return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 
@@ -146,7 +154,10 @@ async def _render_list(request: web.Request, template: str) -> web.StreamRespons
     if request.query.get("have") == version:
         return web.Response(status=204)
     return await context.render_response(
-        template, **_list_context(listing, filters, now), version=version
+        template,
+        **_list_context(listing, filters, now),
+        version=version,
+        is_part=template == "sessions_list.html",
     )
 
 
@@ -160,7 +171,9 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
         "next": filters.first + ROWS_SHOWN,
         "totals": _count_totals(listing),
         "projects": sorted({summary.project for summary in listing.sessions if summary.project}),
-        "models": sorted({model for summary in listing.sessions for model in summary.models}),
+        "models": sorted(
+            {model for summary in listing.sessions for model in summary.models if model}
+        ),
         "agents": [
             (name, agent_label(name)) for name in sorted({s.agent for s in listing.sessions})
         ],
@@ -178,7 +191,31 @@ def _count_totals(listing: SessionListing) -> ListTotals:
         len({session.project for session in sessions if session.project}),
         listing.pending,
         empty,
+        tuple(agent_label(name) for name in sorted({session.agent for session in sessions})),
+        min((session.started_ms for session in sessions if session.started_ms), default=0),
+        max((session.ended_ms for session in sessions if session.ended_ms), default=0),
     )
+
+
+async def download_trajectory(request: web.Request) -> web.StreamResponse:
+    """Send the trajectory of a session, zipped if it has subagents or images."""
+    archive = request.app[CONTEXT].data.current_archive()
+    name = archive.find_recording(request.match_info["session"]).session
+    body, ending, media_type = await run_blocking(_pack_files, archive, name)
+    headers = {"Content-Disposition": f'attachment; filename="trajectory-{name[:8]}.{ending}"'}
+    return web.Response(body=body, content_type=media_type, headers=headers)
+
+
+def _pack_files(archive: Archive, name: str) -> tuple[bytes, str, str]:
+    bundle = build_trajectory(archive.read_session(name), contexts=archive.thread_contexts(name))
+    files = dict(bundle.iter_files())
+    if len(files) == 1:
+        return files[MAIN], "json", "application/json"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as pack:
+        for path, body in files.items():
+            pack.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED)
+    return packed.getvalue(), "zip", "application/zip"
 
 
 SESSIONS_SECTION = NavSection(
@@ -191,6 +228,6 @@ SESSIONS_SECTION = NavSection(
         web.get("/sessions/more", show_more_sessions),
         web.get("/sessions/words", show_word_matches),
         *session.SESSION_ROUTES,
-        *session.TRAJECTORY_ROUTES,
+        web.get(session.SESSION + "/trajectory", download_trajectory),
     ),
 )

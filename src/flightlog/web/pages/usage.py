@@ -1,22 +1,36 @@
 """The usage and live pages."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from flightlog.agents import agent_label
-from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
-from flightlog.live.dashboard import LIFE_WORDS, label_sessions
+from flightlog.live.dashboard import build_dashboard, format_countdown
+from flightlog.live.dashboard_text import sparkline
 from flightlog.live.observe import list_recent
 from flightlog.live.service import read_last_states, watch_here
-from flightlog.model.usage import Breakdown, UsageRow
+from flightlog.model.runtime import Runtime
+from flightlog.model.text import TIME_MS_MAX, parse_since
+from flightlog.model.usage import DAY_MS, Breakdown, UsageRow, format_cost
 from flightlog.usage.prices import PRICES_FROM
-from flightlog.usage.report import UsageReport
+from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.pages.home import start_of_day_ms
 
-_WORST_FIRST = {"critical": 0, "warning": 1, "unknown": 2, "healthy": 3}
 TRUTHS_SHOWN = 200
+SESSIONS_SHOWN = 50
+RANGES = {"7d": 7, "30d": 30, "90d": 90}  # days with today; without a range, all time
+BREAKDOWNS = (
+    Breakdown.DAY,
+    Breakdown.AGENT,
+    Breakdown.MODEL,
+    Breakdown.PROJECT,
+    Breakdown.SESSION,
+    Breakdown.BLOCK,
+)
 
 
 async def show_live(request: web.Request) -> web.StreamResponse:
@@ -40,20 +54,13 @@ def _live_context(context: WebContext) -> dict[str, Any]:
         if context.read_only
         else watch_here(context.runtime, secrets=False)
     )
-    profiles = merge_accounts(live.state for live in lives)
-    sessions = [item for live in lives for item in live.state.sessions]
-    sessions.sort(key=lambda item: (_WORST_FIRST.get(item.health.status, 2), item.session_id))
+    now_ms = context.runtime.clock.now_ms()
+    board = build_dashboard(lives, list_recent(context.runtime), now_ms)
     return {
-        "profiles": rank_profiles(profiles),
-        "sessions": sessions,
-        "recent": list_recent(context.runtime),
-        "labels": label_sessions(lives),
-        "life_words": LIFE_WORDS,
-        "broken": [live.error for live in lives if live.error],
-        "advice": switch_advice(profiles),
-        "now_ms": context.runtime.clock.now_ms(),
-        "today": sum(item.billing.cost_today for item in profiles),
-        "burn": sum(item.billing.burn_rate_per_hour for item in profiles),
+        "board": board,
+        "hours": sparkline(board.hourly_costs),
+        "titles": context.data.titles(),
+        "countdown": format_countdown,
     }
 
 
@@ -62,50 +69,91 @@ LIVE_SECTION = NavSection(
 )
 
 
+class UsageChoice(Struct, frozen=True):
+    """What a person chose on the usage page; empty is no limit."""
+
+    since: str = ""
+    until: str = ""
+    project: str = ""
+    model: str = ""
+    agent: str = ""
+
+    def link(self, **changes: str) -> str:
+        """Return the query of the page with other choices."""
+        chosen = asdict(self) | changes
+        return urlencode({name: value for name, value in chosen.items() if value})
+
+    def to_filter(self, runtime: Runtime) -> UsageFilter | None:
+        """Return the filter, None for everything; raise `Invalid` for a time that is none."""
+        since, until = 0, TIME_MS_MAX
+        if self.since in RANGES:
+            since = start_of_day_ms(runtime, RANGES[self.since] - 1)
+        elif self.since:
+            since = parse_since(self.since, runtime.clock.now_ms(), runtime.zone)
+        if self.until:  # that day belongs to it
+            until = parse_since(self.until, runtime.clock.now_ms(), runtime.zone) + DAY_MS
+        only = UsageFilter(since, self.project, until, self.model)
+        return None if only == UsageFilter() else only
+
+
 async def show_usage(request: web.Request) -> web.StreamResponse:
-    """Show tokens and cost by day, agent, model, project and block."""
+    """Show tokens and cost of a time by day, session, agent, model, project and block."""
     context = request.app[CONTEXT]
+    names = UsageChoice.__struct_fields__
+    choice = UsageChoice(**{name: request.query.get(name, "")[:400].strip() for name in names})
+    choice = replace(choice, since="") if choice.since == "all" else choice
     return await context.render_response(
-        "usage.html", **await run_blocking(_usage_context, context)
+        "usage.html", **await run_blocking(_usage_context, context, choice)
     )
 
 
-def _usage_context(context: WebContext) -> dict[str, Any]:
-    cached = context.data.usage_reports(
-        (Breakdown.DAY, Breakdown.AGENT, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK)
-    )
+def _usage_context(context: WebContext, choice: UsageChoice) -> dict[str, Any]:
+    only = choice.to_filter(context.runtime)
+    cached = context.data.usage_reports(BREAKDOWNS, only, choice.agent)
     by_agent = cached[Breakdown.AGENT]
     labeled = tuple(replace(row, key=agent_label(row.key)) for row in by_agent.rows)
     # One agent is no comparison: its row is the total.
     agents = labeled if len(labeled) > 1 else ()
     reports = {**cached, Breakdown.AGENT: replace(by_agent, rows=agents)}
     day = reports[Breakdown.DAY]
-    reconciliations = sorted(
-        day.reconciliations,
-        key=lambda reconciliation: (
-            -abs(sum(gap.cost_usd or 0.0 for gap in reconciliation.gaps)),
-            reconciliation.session,
-        ),
-    )
-    shown = reconciliations[:TRUTHS_SHOWN]
+    sessions = [row for row in _most_expensive_first(reports[Breakdown.SESSION]) if row.responses]
+    summaries = {summary.session: summary for summary in context.data.listing().sessions}
     return {
+        "choice": choice,
+        "ranges": RANGES,
         "total": day.total,
         "days": day.rows[::-1],
         "agents": _most_expensive_first(reports[Breakdown.AGENT]),
+        "agent_keys": {agent_label(row.key): row.key for row in by_agent.rows},
         "models": _most_expensive_first(reports[Breakdown.MODEL]),
         "projects": _most_expensive_first(reports[Breakdown.PROJECT]),
+        "sessions": sessions[:SESSIONS_SHOWN],
+        "sessions_more": max(len(sessions) - SESSIONS_SHOWN, 0),
+        "summaries": summaries,
         "blocks": reports[Breakdown.BLOCK].rows[::-1],
-        "reconciliations": shown,
-        "reconciliations_more": len(reconciliations) - len(shown),
+        **_reconciliation_values(day),
         "prices": PRICES_FROM,
         "damaged": day.damaged_lines,
         "zone": str(context.runtime.zone),
         "chart_data": {
             by.value: [_bar_values(row) for row in report.rows]
             for by, report in reports.items()
-            if report.rows
+            if report.rows and by is not Breakdown.SESSION
         },
     }
+
+
+def _reconciliation_values(report: UsageReport) -> dict[str, Any]:
+    """Return the client's totals against the record, the largest differences first."""
+    reconciliations = sorted(
+        report.reconciliations,
+        key=lambda reconciliation: (
+            -abs(sum(gap.cost_usd or 0.0 for gap in reconciliation.gaps)),
+            reconciliation.session,
+        ),
+    )
+    shown = reconciliations[:TRUTHS_SHOWN]
+    return {"reconciliations": shown, "reconciliations_more": len(reconciliations) - len(shown)}
 
 
 def _most_expensive_first(report: UsageReport) -> list[UsageRow]:
@@ -117,6 +165,7 @@ def _bar_values(row: UsageRow) -> dict[str, Any]:
     return {
         "key": row.key,
         "cost_usd": row.cost.usd,
+        "cost": format_cost(row.cost),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,

@@ -3,7 +3,7 @@
 (() => {
   const scrub = document.getElementById("scrub");
   const timeline = window.flightlog?.timeline;
-  if (!scrub || !timeline || scrub.dataset.subagent) return;
+  if (!scrub || !timeline || scrub.dataset.subagent || scrub.dataset.show) return;
   const page = document.getElementById("timeline");
   const follow = document.getElementById("follow");
   const live = document.getElementById("live");

@@ -5,15 +5,16 @@
   const scrub = document.getElementById("scrub");
   const timeline = document.getElementById("timeline");
   if (!scrub || !timeline) return;
-  const { session, subagent } = scrub.dataset;
+  const { session, subagent, show } = scrub.dataset;
   const size = Number(scrub.dataset.chunk);
   const base = `${document.documentElement.dataset.root}/sessions/${encodeURIComponent(session)}`;
-  const query = subagent ? `?subagent=${encodeURIComponent(subagent)}` : "";
+  const query = `?${new URLSearchParams({ ...(subagent && { subagent }), ...(show && { show }) })}`;
   const FAR = 6; // rows farther away than this many screens are removed
   let rowHeight = 130; // pixels; adjusted by the first chunks shown
   let measured = 0;
   let current = null;
   let steering = false;
+  let finding = -1; // the last one visited
 
   const chunks = () => [...timeline.querySelectorAll(":scope > .chunk")];
   const chunkAt = (number) => timeline.querySelector(`:scope > .chunk[data-chunk="${number}"]`);
@@ -111,7 +112,7 @@
     if (row?.classList.contains("row")) {
       row.scrollIntoView({ block: "start" });
       mark(row);
-      history.replaceState(null, "", `?${subagent ? `subagent=${encodeURIComponent(subagent)}&` : ""}at=${id}#${id}`);
+      history.replaceState(null, "", `?${subagent ? `subagent=${encodeURIComponent(subagent)}&` : ""}${show ? `show=${encodeURIComponent(show)}&` : ""}at=${id}#${id}`);
     } else location.assign(`${base}?${subagent ? `subagent=${encodeURIComponent(subagent)}&` : ""}at=${encodeURIComponent(id)}#${encodeURIComponent(id)}`);
   };
   const visible = () => {
@@ -135,6 +136,14 @@
     J: () => seek(".turn", 1),
     K: () => seek(".turn", -1),
     e: () => seek("[data-failed]", 1),
+    // A digit shows one kind of rows: 1 is everything, 2 the next button.
+    ...Object.fromEntries([..."123456789"].map((digit) => [digit, () => document.querySelectorAll(".chips .chip")[digit - 1]?.click()])),
+    c: () => {
+      if (!current) return;
+      navigator.clipboard?.writeText(new URL(current.querySelector(".at").href).href);
+      document.getElementById("scrub-at").textContent = `Link to ${current.id} copied`;
+    },
+    n: () => document.querySelectorAll(".findings [data-jump]")[(finding += 1) % (document.querySelectorAll(".findings [data-jump]").length || 1)]?.click(),
     g: () => goTo(0),
     G: () => goTo(total() - 1, { block: "end" }),
     o: () => {

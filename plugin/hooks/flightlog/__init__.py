@@ -1,0 +1,3 @@
+"""flightlog: the flight recorder and test lab for coding agents."""
+
+__version__ = "0.1.0"

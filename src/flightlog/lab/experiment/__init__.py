@@ -1,0 +1,1 @@
+"""Experiments: tasks, arms and attempts in one file, scored and compared."""

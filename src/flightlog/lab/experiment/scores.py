@@ -1,0 +1,343 @@
+"""Score attempts and compare arms.
+
+Shares (pass@1): Wilson's interval with a continuity correction, for the number of independent
+attempts that the spread between tasks leaves (attempts at one task are alike). Differences of
+shares: both intervals combined, less what the arms have in common task by task. Means: a bootstrap
+that draws tasks and then attempts, widened as Student's t is for few tasks. From eight tasks on,
+all of them speak about tasks like these; with fewer, about these tasks alone.
+
+There is one hypothesis for each pair of arms, on the declared outcome: with eight tasks or more the
+signs of the tasks' differences are exchanged, with fewer the arms of the attempts within each task,
+and a single task with pass or fail has Fisher's exact test. Holm's rule covers all pairs. Other
+outcomes are estimated, not tested. `tests/lab/experiment/test_scores.py` simulates experiments with
+a known truth. Pure for a given seed.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import asin, comb, hypot, sin, sqrt
+from statistics import NormalDist, correlation, fmean, pvariance
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.lab.experiment.config import MEASURES, ExperimentConfig
+from flightlog.lab.experiment.store import AttemptScored
+from flightlog.lab.statistics import inference
+from flightlog.lab.statistics.inference import ConfidenceInterval
+
+TASKS_MIN = 8  # the first number of tasks whose sign test can reach 0.01
+FINDING = 0.05  # the usual level, after Holm's rule
+POWER = 0.8  # the usual chance of finding what is there
+SIGN_FLIPS = "sign-flip permutation test over tasks"
+WITHIN = "permutation test within tasks"
+CLUSTERED = "Wilson, continuity-corrected, clustered by task"
+PAIRED = "from clustered Wilson limits, paired by task"
+RESAMPLED = "bootstrap over tasks and attempts"
+RESAMPLED_WITHIN = "bootstrap over attempts"
+_DRAWS = 1_999
+_Z = NormalDist().inv_cdf(0.975)
+_TIE = 1e-9
+Values = Mapping[str, Sequence[float]]  # the values of one outcome with one arm, by task
+
+
+class ArmEstimate(Struct, frozen=True):
+    """One arm: the primary outcome with its interval, pass@k, and the mean of each measure."""
+
+    name: str
+    attempts: int
+    pass_at_1: float | None
+    interval: ConfidenceInterval | None
+    cost_usd: float | None
+    pass_at_k: dict[str, float]
+    outcomes: dict[str, inference.MeanEstimate | None]
+
+
+class ArmComparison(Struct, frozen=True):
+    """One arm against another. `p_value` is None for an outcome that is estimated, not tested."""
+
+    arm: str
+    baseline: str
+    outcome: str
+    tasks: int
+    difference: float
+    interval: ConfidenceInterval | None
+    is_share: bool
+    test: str = ""
+    p_value: float | None = None
+    p_value_adjusted: float | None = None
+
+    @property
+    def is_finding(self) -> bool:
+        return self.p_value_adjusted is not None and self.p_value_adjusted <= FINDING
+
+
+def pass_at_k(attempts: int, passed: int, k: int) -> float:
+    """Return the unbiased estimate that one of `k` attempts passes."""
+    return 1 - comb(attempts - passed, k) / comb(attempts, k)
+
+
+def group_values(
+    attempts: Sequence[AttemptScored], arm: str, outcome: str
+) -> dict[str, list[float]]:
+    """Return the values of an outcome with one arm, by task; attempts without it are left out."""
+    values: dict[str, list[float]] = {}
+    for attempt in attempts:
+        value = attempt.scores.get(outcome)
+        if attempt.arm == arm and value is not None:
+            values.setdefault(attempt.task, []).append(float(value))
+    return values
+
+
+def is_share(config: ExperimentConfig, attempts: Sequence[AttemptScored], outcome: str) -> bool:
+    """Return whether an outcome is pass or fail in every attempt."""
+    values = {attempt.scores.get(outcome) for attempt in attempts} - {None}
+    return outcome not in MEASURES and values <= {0.0, 1.0} and outcome in config.outcome_names
+
+
+def estimate_arm(
+    config: ExperimentConfig, attempts: Sequence[AttemptScored], name: str
+) -> ArmEstimate:
+    own = [attempt for attempt in attempts if attempt.arm == name]
+    outcome = config.pass_outcome
+    passes = {
+        task: [float(attempt.passed[outcome]) for attempt in own if attempt.task == task and outcome in attempt.passed]
+        for task in {attempt.task for attempt in own}
+    }  # fmt: skip
+    passes = {task: values for task, values in passes.items() if values}
+    costs = [cost for attempt in own if (cost := attempt.scores.get("cost_usd")) is not None]
+    counts = [len(values) for values in passes.values()]
+    ks = range(1, min(counts) + 1) if counts else ()
+    means = {
+        measure: estimate_mean(group_values(attempts, name, measure), config.seed)
+        for measure in config.outcome_names
+    }
+    mean = means[config.primary_outcome]
+    share: float | None = None
+    interval = mean.interval if mean else None
+    if passes:
+        share, interval = estimate_share(passes)
+    return ArmEstimate(
+        name,
+        len(own),
+        share,
+        interval,
+        round(sum(costs), 9) if costs else None,
+        {
+            str(k): fmean(pass_at_k(len(row), int(sum(row)), k) for row in passes.values())
+            for k in ks
+        },
+        means,
+    )
+
+
+def estimate_share(values: Values) -> tuple[float, ConfidenceInterval]:
+    """Return the share of passes over all tasks, each task counting equally, and its interval."""
+    share = fmean(fmean(row) for row in values.values())
+    low, high = _share_limits(share, values)
+    return share, ConfidenceInterval(low, high, CLUSTERED)
+
+
+def _share_limits(share: float, values: Values) -> tuple[float, float]:
+    n = _effective_count(share, values)
+    square = _Z * _Z
+    middle, scale = 2 * n * share + square, 2 * (n + square)
+    below = square - 2 - 1 / n + 4 * share * (n * (1 - share) + 1)
+    above = square + 2 - 1 / n + 4 * share * (n * (1 - share) - 1)
+    low = (middle - 1 - _Z * sqrt(max(below, 0.0))) / scale
+    high = (middle + 1 + _Z * sqrt(max(above, 0.0))) / scale
+    return (
+        0.0 if share == 0 else min(max(low, 0.0), share),
+        1.0 if share == 1 else max(min(high, 1.0), share),
+    )
+
+
+def _effective_count(share: float, values: Values) -> float:
+    """Return how many independent attempts are worth as much as these."""
+    tasks, count = len(values), sum(map(len, values.values()))
+    if tasks < TASKS_MIN:
+        return count
+    spread = _sample_variance([fmean(row) for row in values.values()]) / tasks
+    if not spread:
+        return tasks  # tasks may be all or nothing: then attempts at one of them add nothing
+    return min(count, share * (1 - share) / spread) * (_Z / _t_quantile(tasks - 1)) ** 2
+
+
+def _t_quantile(freedom: int) -> float:
+    """Return Student's 97.5 % quantile by Cornish and Fisher's series; exact to 0.003 from 7 on."""
+    z = _Z
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / freedom + second / freedom**2
+
+
+def _sample_variance(values: Sequence[float]) -> float:
+    return pvariance(values) * len(values) / (len(values) - 1)
+
+
+def estimate_mean(values: Values, seed: int) -> inference.MeanEstimate | None:
+    """Return the mean over tasks, each counting equally, and its interval if one is valid."""
+    if not values:
+        return None
+    count = sum(map(len, values.values()))
+    mean = fmean(fmean(row) for row in values.values())
+    if len(values) == 1:
+        return inference.estimate_mean(next(iter(values.values())), seed)
+    return inference.MeanEstimate(
+        mean, count, _bootstrap_tasks([(row, ()) for row in values.values()], seed)
+    )
+
+
+def _bootstrap_tasks(
+    rows: Sequence[tuple[Sequence[float], Sequence[float]]], seed: int
+) -> ConfidenceInterval | None:
+    """Return the bootstrap interval of the mean, or of the second minus the first, over tasks."""
+    rng = np.random.default_rng(seed)
+    tasks = len(rows)
+    is_pair = bool(rows[0][1])
+    is_few = tasks < TASKS_MIN
+    if is_few and any(len(side) < 2 for row in rows for side in (row if is_pair else row[:1])):
+        return None  # nothing to draw: one attempt has no spread
+
+    def draw_means(side: Sequence[float]) -> Any:
+        sample = np.asarray(side, dtype=float)
+        return sample[rng.integers(0, len(sample), (_DRAWS, len(sample)))].mean(axis=1)
+
+    drawn = np.stack(
+        [draw_means(b) - draw_means(a) if is_pair else draw_means(a) for a, b in rows], axis=1
+    )
+    if not is_few:
+        drawn = np.take_along_axis(drawn, rng.integers(0, tasks, drawn.shape), axis=1)
+    means = drawn.mean(axis=1)
+    if np.ptp(means) < _TIE * (1 + abs(float(means[0]))):
+        return None
+    smallest = tasks if not is_few else min(len(a) for a, _ in rows)
+    wider = sqrt(smallest / (smallest - 1)) * (1 if is_few else _t_quantile(tasks - 1) / _Z)
+    tail = NormalDist().cdf(-_Z * wider)
+    low, high = np.quantile(means, [tail, 1 - tail])
+    method = RESAMPLED_WITHIN if is_few else RESAMPLED
+    return ConfidenceInterval(float(low), float(high), method)
+
+
+def compare_arms(
+    config: ExperimentConfig, attempts: Sequence[AttemptScored]
+) -> list[ArmComparison]:
+    """Compare each pair of arms: the primary outcome is tested, the others are estimated."""
+    primary = config.primary_outcome
+    outcomes = [primary, *(name for name in config.outcome_names if name != primary)]
+    compared = [
+        comparison
+        for base, other in config.arm_pairs
+        for outcome in outcomes
+        if (comparison := _compare_outcome(config, attempts, (base.name, other.name), outcome))
+    ]
+    tested = [comparison for comparison in compared if comparison.p_value is not None]
+    adjusted = iter(inference.adjust_p_values([each.p_value or 0.0 for each in tested]))
+    return [
+        replace(comparison, p_value_adjusted=next(adjusted))
+        if comparison.p_value is not None
+        else comparison
+        for comparison in compared
+    ]
+
+
+def _compare_outcome(
+    config: ExperimentConfig,
+    attempts: Sequence[AttemptScored],
+    names: tuple[str, str],
+    outcome: str,
+) -> ArmComparison | None:
+    one, other = (group_values(attempts, name, outcome) for name in names)
+    common = [task for task in one if task in other]
+    if not common:
+        return None
+    one, other = ({task: side[task] for task in common} for side in (one, other))
+    difference = fmean(fmean(other[task]) - fmean(one[task]) for task in common)
+    interval: ConfidenceInterval | None
+    pass_fail = is_share(config, attempts, outcome)
+    if pass_fail:
+        interval = _difference_interval(one, other)
+    elif len(common) == 1:
+        task = common[0]
+        interval = inference.estimate_difference(one[task], other[task], config.seed).interval
+    else:
+        interval = _bootstrap_tasks([(one[task], other[task]) for task in common], config.seed)
+    result = ArmComparison(
+        names[1], names[0], outcome, len(common), difference, interval, pass_fail
+    )
+    if outcome != config.primary_outcome:
+        return result
+    p_value, test = compare_values(one, other, config.seed, pass_fail=pass_fail)
+    return replace(result, test=test, p_value=p_value)
+
+
+def _difference_interval(one: Values, other: Values) -> ConfidenceInterval:
+    """Return the interval of a difference of shares; tasks that both arms find hard cancel out."""
+    (a, first), (b, second) = estimate_share(one), estimate_share(other)
+    pairs = [(fmean(one[task]), fmean(other[task])) for task in one]
+    spread = [len(set(side)) > 1 for side in zip(*pairs, strict=True)]
+    shared = max(correlation(*zip(*pairs, strict=True)), 0.0) if all(spread) else 0.0
+    shared = shared if len(pairs) >= TASKS_MIN else 0.0
+
+    def combine_distances(x: float, y: float) -> float:
+        return sqrt(max(hypot(x, y) ** 2 - 2 * shared * x * y, 0.0))
+
+    low = b - a - combine_distances(b - second.low, first.high - a)
+    high = b - a + combine_distances(second.high - b, a - first.low)
+    return ConfidenceInterval(max(low, -1.0), min(high, 1.0), PAIRED)
+
+
+def compare_values(one: Values, other: Values, seed: int, *, pass_fail: bool) -> tuple[float, str]:
+    """Return the p-value for two arms that do equally well on the same tasks, and the test."""
+    tasks = list(one)
+    if len(tasks) == 1 and pass_fail:
+        pairs = [(int(sum(side[tasks[0]])), len(side[tasks[0]])) for side in (one, other)]
+        return inference.fisher_p_value(pairs[0], pairs[1]), inference.FISHER
+    rng = np.random.default_rng(seed)
+    differences = np.array([fmean(other[task]) - fmean(one[task]) for task in tasks])
+    if len(tasks) >= TASKS_MIN:
+        signs = rng.choice((-1.0, 1.0), (_DRAWS, len(tasks)))
+        drawn, name = (signs * differences).mean(axis=1), SIGN_FLIPS
+    else:
+        drawn, name = np.zeros(_DRAWS), WITHIN
+        for task in tasks:
+            pooled = np.tile(np.array([*one[task], *other[task]], dtype=float), (_DRAWS, 1))
+            shuffled = rng.permuted(pooled, axis=1)
+            first = len(one[task])
+            drawn += (shuffled[:, first:].mean(axis=1) - shuffled[:, :first].mean(axis=1)) / len(
+                tasks
+            )
+    observed = abs(float(differences.mean()))
+    far = np.abs(drawn) >= observed - _TIE * (1 + observed)
+    return float((1 + far.sum()) / (1 + _DRAWS)), name
+
+
+def detectable_difference(config: ExperimentConfig) -> float:
+    """Return the smallest difference of shares that is found in 80 of 100 such experiments.
+
+    By the arcsine approximation, around one half and for independent attempts, so at best.
+    """
+    count = len(config.tasks) * config.attempts
+    level = FINDING / max(len(config.arm_pairs), 1)
+    needed = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(POWER)
+    # Around one half, sin(2 asin sqrt(p)) turns the angle between both shares into their distance.
+    angle = min(needed * sqrt(2 / count), 2 * asin(1.0))
+    return min(sin(angle / 2) + 1 / count, 1.0)
+
+
+def deciding_step(attempt: AttemptScored, others: Sequence[AttemptScored], outcome: str) -> int:
+    """Return the first step that no attempt with the other result took; else the last step."""
+    opposite = [
+        other.actions
+        for other in others
+        if other.task == attempt.task
+        and other.passed.get(outcome) is not None
+        and other.passed.get(outcome) != attempt.passed.get(outcome)
+    ]
+    for at, (key, _) in enumerate(attempt.actions):
+        if not opposite:
+            break
+        opposite = [path for path in opposite if len(path) > at and path[at][0] == key]
+        if not opposite:
+            return at + 1
+    return max(len(attempt.actions), 1)

@@ -1,0 +1,376 @@
+"""Carry out experiments: prepare tasks, run the attempts that are missing, record their scores.
+
+Each attempt is a run of its own and a job that this machine or a cluster carries out. A result is
+on record before the next attempt starts, and an attempt with a result never runs again. An attempt
+that was in flight when its process died is run again from its first files. One budget covers all
+attempts: each one that starts gets an equal share of what is neither spent nor promised.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.lab import service
+from flightlog.lab.config import RunConfig
+from flightlog.lab.experiment.config import (
+    Cell,
+    ExperimentConfig,
+    parse_experiment,
+    resolve_references,
+)
+from flightlog.lab.experiment.store import (
+    CONFIG,
+    LOCK,
+    AttemptsAdded,
+    AttemptScored,
+    AttemptStopped,
+    ExperimentStore,
+    create_experiment,
+)
+from flightlog.lab.experiment.tasks import (
+    build_run_config,
+    check_foreign_tasks,
+    describe_task,
+    prepare_task,
+)
+from flightlog.lab.run_reader import RunSession
+from flightlog.lab.runner.run import continue_run, start_run
+from flightlog.lab.state import SessionAttempt
+from flightlog.lab.statistics.groups import action_of_step
+from flightlog.lab.store import CONFIG as RUN_CONFIG
+from flightlog.lab.store import RunStore
+from flightlog.model.errors import Invalid, NotFound, Unavailable
+from flightlog.model.runtime import Job, Runtime
+from flightlog.model.text import one_line, parse_utc_time
+from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
+from flightlog.store.directories import copy_tree, remove_tree, set_aside
+from flightlog.store.files import ensure_dir, process_tag
+from flightlog.store.locks import exclusive_lock
+
+CELL_JOB = "cell"
+COPIES = "copies"
+BEFORE = ".attempts"
+_POLL_S = 0.5  # how long Ctrl-C may wait
+_LABEL_CHARS = 80
+# The attempt says nothing about the agent: it is run again when the experiment is continued.
+_NO_RESULT = frozenset({"interrupted", "rate_limited", "auth_error", "budget_exhausted"})
+Progress = Callable[[ExperimentStore, "AttemptScored | None", int], None]
+
+
+class CellJob(Struct, frozen=True):
+    """Payload of a job: one cell, and its share of the budget."""
+
+    experiment: str
+    cell: Cell
+    budget_usd: float | None = None
+
+
+class CellResult(Struct, frozen=True):
+    """What a job returns: the scores, or why there are none."""
+
+    scored: AttemptScored | None = None
+    stop_reason: str = ""
+    error: str = ""
+    spent_usd: float = 0.0
+
+
+def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[ExperimentConfig, str]:
+    """Read an experiment file and check what can be checked before anything is paid."""
+    try:
+        text = path.read_text("utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        hint = "name a YAML file: flightlog lab experiment run --help"
+        raise NotFound(f"no such experiment file: {path}", hint=hint) from None
+    config = parse_experiment(text, path.resolve().parent, path.stem)
+    config = replace(config, name=name or config.name)
+    for env in (*(task.env for task in config.tasks), *(arm.env for arm in config.arms)):
+        resolve_references(env, config.variables, runtime.environ)
+    check_foreign_tasks(runtime, config.tasks)
+    for arm in config.arms:  # raises for a setting that runs do not have
+        build_run_config(path.parent, config, (config.tasks[0].id, arm.name), None)
+    return config, text
+
+
+def run_experiment(
+    runtime: Runtime, runs_dir: Path, file: tuple[ExperimentConfig, str], progress: Progress
+) -> ExperimentStore:
+    """Create an experiment and carry it out."""
+    path = (runs_dir / file[0].name).absolute()
+    return resume_experiment(runtime, create_experiment(runtime, path, *file), progress)
+
+
+def resume_experiment(
+    runtime: Runtime,
+    experiment: ExperimentStore,
+    progress: Progress,
+    more: AttemptsAdded | None = None,
+) -> ExperimentStore:
+    """Carry out the attempts that have no result yet, after recording `more` of them."""
+    target = experiment_target(runtime, experiment.path)
+    if not target.is_trusted:
+        raise consent_needed(target, f"this experiment was not started here: {experiment.name}")
+    with exclusive_lock(experiment.path / LOCK, who=f"process {process_tag()}"):
+        experiment = ExperimentStore(experiment.path, runtime)
+        if more is not None:
+            experiment.append(more)
+        pending = experiment.pending_cells()
+        for task in experiment.config.tasks:
+            if any(cell.task == task.id for cell in pending):
+                prepare_task(runtime, experiment.path, experiment.config, task)
+        _Schedule(runtime, experiment, progress).run_cells(pending)
+    return experiment
+
+
+class _Schedule:
+    """Keeps as many attempts in flight as the experiment allows, within its budget."""
+
+    def __init__(self, runtime: Runtime, experiment: ExperimentStore, progress: Progress) -> None:
+        self._runtime = runtime
+        self._experiment = experiment
+        self._progress = progress
+        self._running: dict[Future[bytes], CellJob] = {}
+        self._problem = ""
+
+    def run_cells(self, pending: list[Cell]) -> None:
+        assert self._runtime.jobs is not None, "the command line opens executors"
+        config = self._experiment.config
+        left = list(reversed(pending))
+        self._progress(self._experiment, None, 0)
+        with self._runtime.jobs.open_in_thread(config.max_parallel) as submit:
+            while left or self._running:
+                while left and len(self._running) < config.max_parallel and not self._problem:
+                    share = self._share_usd()
+                    if share is not None and share <= 0:
+                        self._problem = "the budget is spent"
+                        break
+                    job = CellJob(str(self._experiment.path), left.pop(), share)
+                    self._running[submit(self._make_job(job))] = job
+                if not self._running:
+                    break
+                done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._record_result(self._running.pop(future), future)
+        if self._problem:
+            hint = f"flightlog lab experiment resume {self._experiment.name}"
+            if "budget" in self._problem:
+                hint = f"allow more: {hint} --max-budget-usd USD"
+            raise Unavailable(f"{self._experiment.name} stopped: {self._problem}", hint=hint)
+
+    def _share_usd(self) -> float | None:
+        """Return an equal share of what is neither spent nor promised; None without a budget."""
+        config = self._experiment.config
+        if config.max_budget_usd is None:
+            return None
+        promised = sum(job.budget_usd or 0.0 for job in self._running.values())
+        left = config.max_budget_usd - self._experiment.spent_usd - promised
+        return round(left / (config.max_parallel - len(self._running)), 6)
+
+    def _make_job(self, job: CellJob) -> Job:
+        key = f"flightlog-{CELL_JOB}-{'.'.join(map(str, job.cell))}-{self._runtime.new_id()}"
+        return Job(key, CELL_JOB, msgspec.json.encode(job))
+
+    def _record_result(self, job: CellJob, future: "Future[bytes]") -> None:
+        result = msgspec.json.decode(future.result(), type=CellResult)
+        if result.scored is not None:
+            self._experiment.append(result.scored)
+        else:
+            self._problem = (
+                self._problem or f"{result.stop_reason} {one_line(result.error, 200)}".strip()
+            )
+            if result.stop_reason == "budget_exhausted":
+                name = self._experiment.run_path(job.cell).name
+                self._experiment.append(AttemptStopped(name, result.spent_usd))
+        self._progress(self._experiment, result.scored, len(self._running))
+
+
+def run_sent_cell(runtime: Runtime, payload: bytes) -> bytes:
+    """Run the attempt that another process sent, after it checked consent; return its scores."""
+    job = msgspec.json.decode(payload, type=CellJob)
+    if not Path(job.experiment).is_dir():
+        hint = "keep runs where all machines see them, at the same path"
+        raise NotFound(f"this machine does not see the experiment: {job.experiment}", hint=hint)
+    experiment = ExperimentStore(Path(job.experiment), runtime)
+    run = _run_cell(runtime, experiment, job)
+    attempt = run.state.last_attempt("session_01")
+    reason = attempt.stop_reason if attempt else ""
+    if attempt is None or attempt.end is None or reason in _NO_RESULT:
+        error = attempt.end.error if attempt and attempt.end else ""
+        if reason == "budget_exhausted":
+            set_aside(run.path, experiment.path / BEFORE)
+        result = CellResult(None, reason or "interrupted", error, run.state.spent_usd)
+    else:
+        result = CellResult(score_run(run, job.cell))
+    _empty_copy(experiment, job.cell)
+    return msgspec.json.encode(result)
+
+
+def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> RunStore:
+    """Start the run of a cell, or continue it; return at once if it has a result."""
+    path = experiment.run_path(job.cell)
+    environment = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
+    if not (path / RUN_CONFIG).is_file():
+        config = build_run_config(experiment.path, experiment.config, job.cell[:2], job.budget_usd)
+        config = replace(config, run_name=path.name)
+        return start_run(path, _work_in_copy(experiment, job.cell, config), environment)
+    run = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+    attempt = run.state.last_attempt("session_01")
+    has_result = (
+        attempt is not None and attempt.end is not None and attempt.stop_reason not in _NO_RESULT
+    )
+    if has_result and run.state.end is not None:
+        return run
+    _work_in_copy(experiment, job.cell, run.config)
+    return continue_run(run, environment, again=attempt is not None and not has_result)
+
+
+def _work_in_copy(experiment: ExperimentStore, cell: Cell, config: RunConfig) -> RunConfig:
+    """Give an attempt a fresh copy of its task's directory, unless runs work in copies anyway."""
+    if "in_place" in RunConfig.__struct_fields__:
+        return config
+    task = next(task for task in experiment.config.tasks if task.id == cell.task)
+    source = build_run_config(
+        experiment.path, experiment.config, (task.id, cell.arm), None
+    ).work_dir
+    copy = _copy_dir(experiment, cell) / Path(source).name
+    remove_tree(copy.parent)
+    copy_tree(Path(source), copy)
+    return replace(config, work_dir=str(copy))
+
+
+def _copy_dir(experiment: ExperimentStore, cell: Cell) -> Path:
+    return experiment.path / COPIES / f"{cell.task}.{cell.arm}.{cell.attempt:02d}"
+
+
+def _empty_copy(experiment: ExperimentStore, cell: Cell) -> None:
+    """Empty the copy of an attempt; a replay mounts the files of its turn at the same path."""
+    copy = _copy_dir(experiment, cell)
+    for folder in copy.iterdir() if copy.is_dir() else ():
+        remove_tree(folder)
+        ensure_dir(folder)
+
+
+def score_run(run: RunStore, cell: Cell) -> AttemptScored:
+    """Return the scores of a run's only session."""
+    planned = run.planned_sessions()[0]
+    reader = RunSession(run, planned, None)
+    attempt = reader.attempt
+    passed = {verified.name: verified.passed for verified in attempt.verifications}
+    scores: dict[str, float | None] = {}
+    for verified in attempt.verifications:
+        scores |= _read_scores(verified.name, verified.output, passed=verified.passed)
+    steps = reader.own_steps()
+    session = reader.session
+    threads = [steps] + [
+        [step for turn in subagent.turns for step in turn.steps]
+        for subagent in (session.subagents if session else ())
+    ]
+    every = [step for thread in threads for step in thread]
+    calls = [call for step in every for call in step.tool_calls]
+    scores |= {
+        "cost_usd": attempt.counts.cost_usd if attempt.counts else None,
+        "tokens": float(sum(step.usage.total_tokens for step in every)) if every else None,
+        "latency_s": _latency_s(attempt),
+        "steps": float(len(every)) if session else None,
+        "tool_errors": float(sum(call.is_error for call in calls)) if session else None,
+    }
+    actions = [action_of_step(step, run.config.work_dir) for step in steps]
+    return AttemptScored(
+        *cell,
+        run.name,
+        attempt.session_id,
+        attempt.stop_reason,
+        passed,
+        scores,
+        run.state.spent_usd,
+        tuple(
+            (
+                hashlib.blake2b(action.key.encode(), digest_size=6).hexdigest(),
+                one_line(action.label, _LABEL_CHARS),
+            )
+            for action in actions
+        ),
+        one_line(attempt.end.error, 300) if attempt.end else "",
+    )
+
+
+def _read_scores(name: str, output: str, *, passed: bool) -> dict[str, float]:
+    """Return the numbers in a verifier's last line, if that is a JSON object, else pass or fail."""
+    lines = output.strip().splitlines()
+    try:
+        found: Any = json.loads(lines[-1]) if lines and lines[-1].lstrip().startswith("{") else {}
+    except ValueError:
+        found = {}
+    numbers = {
+        key: float(value)
+        for key, value in (found.items() if isinstance(found, dict) else ())
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    own = numbers.pop("score", float(passed))
+    return {name: own} | {f"{name}.{key}"[:80]: value for key, value in list(numbers.items())[:20]}
+
+
+def _latency_s(attempt: SessionAttempt) -> float | None:
+    """Return how long the agent worked; its verifiers are not counted."""
+    if not attempt.finished_at:
+        return None
+    whole = parse_utc_time(attempt.finished_at) - parse_utc_time(attempt.started_at)
+    return round(whole - sum(verified.duration_s for verified in attempt.verifications), 3)
+
+
+def open_experiment(runtime: Runtime, runs_dir: Path, name: str) -> ExperimentStore:
+    """Open an experiment by path, name or unique prefix."""
+    if (Path(name) / CONFIG).is_file():
+        return ExperimentStore(Path(name).resolve(), runtime)
+    matches = [path for path in list_experiments(runs_dir) if path.name.startswith(name)]
+    exact = [path for path in matches if path.name == name] or matches
+    if len(exact) > 1:
+        listed = ", ".join(path.name for path in exact[:5])
+        raise Invalid(
+            f"several experiments start with {name[:60]!r}", hint=f"use a longer prefix: {listed}"
+        )
+    if not exact or not name:
+        hint = (
+            "flightlog lab experiment status"
+            if list_experiments(runs_dir)
+            else "flightlog lab experiment run FILE"
+        )
+        raise NotFound(f"no such experiment: {name[:60]!r} in {runs_dir}", hint=hint)
+    return ExperimentStore(exact[0], runtime)
+
+
+def list_experiments(runs_dir: Path) -> list[Path]:
+    """Return the directories of all experiments below a runs directory."""
+    if not runs_dir.is_dir():
+        return []
+    top = runs_dir.resolve()
+    return sorted(
+        path for path in top.iterdir() if (path / CONFIG).is_file() and not path.is_symlink()
+    )
+
+
+def experiment_of(tags: "tuple[str, ...] | list[str]") -> str:
+    """Return the experiment that a run belongs to, by its tags; "" for any other run."""
+    return next((tag.partition(":")[2] for tag in tags if tag.startswith("experiment:")), "")
+
+
+def experiment_target(runtime: Runtime, path: Path) -> ConsentTarget:
+    """Return what continuing an experiment would run, and whether the person started or allowed it."""
+    experiment = ExperimentStore(path, runtime)
+    effects: dict[str, Any] = {}
+    for arm in experiment.config.arms:
+        agent = " ".join(arm.command) if arm.engine == "command" else f"{arm.engine} {arm.model}"
+        effects[f"arm {arm.name}"] = f"{agent}, {arm.permission_mode} {arm.base_url}".strip()
+    for task in experiment.config.tasks:
+        effects |= describe_task(task)
+    if experiment.config.variables:
+        effects["variables"] = ", ".join(experiment.config.variables)
+    subject = f"experiment {experiment.digest}"
+    trusted = bool(open_trust(runtime).consent_for(subject).digest)
+    return ConsentTarget("experiment", str(path.resolve()), subject, effects, trusted)

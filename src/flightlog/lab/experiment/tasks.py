@@ -1,0 +1,301 @@
+"""Prepare the directory of a task, and turn a task and an arm into a run's configuration.
+
+The directory holds the history up to the task's commit and nothing later, no remote, and what the
+setup commands made. Setup and verifiers get a fixed part of the environment, the variables that the
+person listed, and nothing else. A verifier runs in a process of its own, in the files that the
+attempt left; its hidden files are copied there first.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from flightlog.lab.config import RunConfig, VerifierConfig
+from flightlog.lab.experiment.config import (
+    ExperimentArm,
+    ExperimentConfig,
+    ExperimentTask,
+    ExperimentVerifier,
+    list_variables,
+    read_foreign_tasks,
+    resolve_references,
+    verifier_names,
+)
+from flightlog.lab.runner.commands import run_with_timeout
+from flightlog.model.errors import Invalid, NotFound, Unavailable
+from flightlog.model.runtime import Runtime
+from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
+from flightlog.store.directories import copy_tree, create_dir, remove_tree
+from flightlog.store.files import create_file, ensure_dir, replace_file, resolve_inside
+from flightlog.store.git.command import PersonGit, check_not_option
+
+TASKS = "tasks"
+FILES = "files"
+ARMS = "arms"
+_OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
+# What programs need to start at all; anything else may be a secret, and has to be listed.
+_PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
+# Settings of a run that carry what an arm says, under the run's own names.
+_RUN_SETTINGS = ("effort", "env", "args", "mcp_config")
+# Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's.
+_VERIFIER = r"""
+import json, os, re, shutil, subprocess, sys
+check = json.loads({check!r})
+work = os.environ["HARNESS_WORK_DIR"]
+for target, source in check["files"].items():
+    path = os.path.join(work, target)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.isdir(source):
+        shutil.copytree(source, path, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, path)
+kept = {{name: os.environ[name] for name in check["variables"] if name in os.environ}}
+def fill(match):
+    return os.environ.get(match[1], "") if match[1] in check["variables"] else ""
+kept |= {{name: re.sub(r"\$\{{(\w+)\}}", fill, value) for name, value in check["env"].items()}}
+kept["HARNESS_WORK_DIR"] = work
+if check["command"]:
+    sys.exit(subprocess.run(["sh", "-c", check["command"]], cwd=work, env=kept).returncode)
+os.environ.clear()
+os.environ.update(kept)
+os.chdir(work)
+path, name = check["function"].rsplit(":", 1)
+space = {{"__name__": "verifier", "__file__": path}}
+exec(compile(open(path, encoding="utf-8").read(), path, "exec"), space)
+result = space[name](work)
+result = result if isinstance(result, dict) else {{"score": float(result)}}
+passed = bool(result.get("passed", result.get("score", 0) >= check["pass_score"]))
+print("\n" + json.dumps(result))
+sys.exit(0 if passed else 1)
+"""
+
+
+def task_dir(experiment: Path, task: ExperimentTask) -> Path:
+    """Return the directory of a task; its last part is the name that the agent sees."""
+    name = Path((task.directory or task.repo).rstrip("/")).name.removesuffix(".git")
+    return experiment / TASKS / task.id / (name if name.strip(".") else "work")
+
+
+def prepare_task(
+    runtime: Runtime, experiment: Path, config: ExperimentConfig, task: ExperimentTask
+) -> None:
+    """Make the directory of a task and run its setup, once; a killed preparation begins again."""
+    folder = task_dir(experiment, task)
+    done = experiment / TASKS / f"{task.id}.done"
+    if done.exists():
+        return
+    remove_tree(folder.parent)
+    ensure_dir(folder.parent)
+    if task.directory or not _is_repository(task):
+        source = Path(task.directory or task.repo)
+        if not source.is_dir():
+            raise NotFound(f"no such directory: {source}", hint=f"correct it in task {task.id}")
+        copy_tree(source, folder)
+    else:
+        _check_out(task, folder)
+    environ = _task_environment(runtime.environ, config, task)
+    for command in task.setup_commands:
+        result = run_with_timeout(
+            ["sh", "-c", command], folder, environ, task.setup_timeout_seconds
+        )
+        if result.exit_code:
+            output = result.output.strip()[-_OUTPUT_SHOWN:]
+            raise Unavailable(
+                f"the setup of task {task.id} failed with {result.exit_code}: {output or command}",
+                hint=f"correct the command, then continue: flightlog lab experiment resume {experiment.name}",
+            )
+    create_file(done, b"")
+
+
+def _is_repository(task: ExperimentTask) -> bool:
+    path = Path(task.repo)
+    return not path.is_dir() or (path / ".git").exists() or (path / "HEAD").is_file()
+
+
+def _check_out(task: ExperimentTask, folder: Path) -> None:
+    """Fetch the commit and what is before it: a later commit may hold the answer."""
+    check_not_option(task.repo), check_not_option(task.commit)
+    commit = task.commit
+    create_dir(folder)
+    git = PersonGit(folder)
+    if Path(task.repo).is_dir():
+        word = f"{commit}^{{commit}}"
+        found = PersonGit(Path(task.repo)).run_git("rev-parse", "--verify", "--quiet", word)
+        if found.exit_code:
+            raise NotFound(
+                f"{task.repo} has no commit {commit[:60]}", hint=f"correct it in task {task.id}"
+            )
+        commit = found.stdout.decode().strip()
+    git.run_git("init", "--quiet", "--initial-branch=main").require_success()
+    git.run_git("fetch", "--quiet", "--no-tags", task.repo, commit).require_success()
+    git.run_git("reset", "--quiet", "--hard", "FETCH_HEAD").require_success()
+
+
+def _task_environment(
+    environ: Mapping[str, str], config: ExperimentConfig, task: ExperimentTask
+) -> dict[str, str]:
+    names = (*_PLAIN_VARIABLES, *config.variables)
+    kept = {name: environ[name] for name in names if name in environ}
+    return kept | resolve_references(task.env, config.variables, environ)
+
+
+def freeze_files(experiment: Path, config: ExperimentConfig) -> ExperimentConfig:
+    """Copy hidden files, functions and overlays into the experiment; return where they are now."""
+    tasks = tuple(
+        replace(
+            task,
+            verifiers=tuple(
+                _freeze_verifier(experiment / FILES / task.id / str(number), verifier)
+                for number, verifier in enumerate(task.verifiers, 1)
+            ),
+        )
+        for task in config.tasks
+    )
+    for arm in config.arms:
+        overlay = {"CLAUDE.md": arm.claude_md} if arm.claude_md else {}
+        overlay |= {".claude/settings.json": json.dumps(arm.settings)} if arm.settings else {}
+        for name, text in overlay.items():
+            replace_file(resolve_inside(experiment / ARMS / arm.name, name), text.encode())
+    return replace(config, tasks=tasks)
+
+
+def _freeze_verifier(folder: Path, verifier: ExperimentVerifier) -> ExperimentVerifier:
+    copies: dict[str, str] = {}
+    for number, (target, source) in enumerate(verifier.files.items(), 1):
+        if target.startswith("/") or ".." in Path(target).parts:
+            raise Invalid(f"a file of a verifier is outside the work tree: {target[:80]}",
+                          hint="write a path relative to the work tree")  # fmt: skip
+        copies[target] = str(_copy_file(Path(source), folder / str(number)))
+    function = verifier.function
+    if function:
+        path, _, name = function.rpartition(":")
+        function = f"{_copy_file(Path(path), folder / 'function.py')}:{name}"
+    return replace(verifier, files=copies, function=function)
+
+
+def _copy_file(source: Path, target: Path) -> Path:
+    if source.is_dir():
+        remove_tree(target)  # left by a process that was killed here
+        copy_tree(source, target)
+    elif source.is_file():
+        ensure_dir(target.parent)
+        replace_file(target, source.read_bytes(), durable=False)
+    else:
+        raise NotFound(f"no such file: {source}", hint="paths are relative to the experiment file")
+    return target
+
+
+def build_run_config(
+    experiment: Path, config: ExperimentConfig, names: tuple[str, str], budget_usd: float | None
+) -> RunConfig:
+    """Return the configuration of one attempt at a task with an arm: the only mapping of both."""
+    task = next(task for task in config.tasks if task.id == names[0])
+    arm = next(arm for arm in config.arms if arm.name == names[1])
+    overlay = experiment / ARMS / arm.name
+    settings: dict[str, Any] = {
+        "model": arm.model,
+        "engine": arm.engine,
+        "work_dir": str(task_dir(experiment, task)),
+        "sessions": [{"session_index": 1, "prompt": task.prompt}],
+        "hypothesis": config.hypothesis,
+        "tags": [f"experiment:{experiment.name}", f"task:{task.id}", f"arm:{arm.name}", *task.tags],
+        "system_prompt": arm.system_prompt,
+        "allowed_tools": arm.tools,
+        "provider": arm.provider,
+        "base_url": arm.base_url,
+        "permission_mode": arm.permission_mode,
+        "command": arm.command,
+        "scenario": arm.scenario,
+        "max_turns": task.max_turns,
+        "max_budget_usd": budget_usd,
+        "session_timeout_seconds": task.timeout_seconds,
+        "memory_file": None,
+        "load_project_settings": bool(arm.claude_md or arm.settings),
+        "pre_run_commands": [{"command": f"cp -R {shlex.quote(str(overlay))}/. ."}]
+        if overlay.is_dir()
+        else [],
+        "verifiers": [
+            _run_verifier(config, task, name, verifier)
+            for name, verifier in zip(verifier_names(task), task.verifiers, strict=True)
+        ],
+    }
+    settings |= _run_settings(arm, task)
+    return msgspec.convert(msgspec.to_builtins(settings), RunConfig)
+
+
+def _run_settings(arm: ExperimentArm, task: ExperimentTask) -> dict[str, Any]:
+    """Return what an arm sets beyond the model; raise Invalid if runs have no such setting."""
+    given = {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
+    if task.env and "env" in RunConfig.__struct_fields__:
+        given["env"] = task.env | arm.env
+    if missing := next((name for name in given if name not in RunConfig.__struct_fields__), ""):
+        raise Invalid(f"runs have no setting `{missing}`", hint=f"leave it out of arm {arm.name}")
+    return given
+
+
+def _run_verifier(
+    config: ExperimentConfig, task: ExperimentTask, name: str, verifier: ExperimentVerifier
+) -> VerifierConfig:
+    check = msgspec.to_builtins(verifier) | {
+        "variables": [*_PLAIN_VARIABLES, "HARNESS_SESSION", *config.variables],
+        "env": task.env,
+    }
+    code = _VERIFIER.format(check=json.dumps(check))
+    return VerifierConfig(python=code, name=name, timeout_seconds=verifier.timeout_seconds)
+
+
+def tasks_target(runtime: Runtime, path: Path) -> ConsentTarget:
+    """Return what the tasks of another file would run, and whether exactly that is allowed."""
+    effects: dict[str, Any] = {}
+    for task in read_foreign_tasks(path):
+        effects |= describe_task(task)
+    digest = hashlib.sha256(json.dumps(effects, sort_keys=True).encode()).hexdigest()
+    subject = f"tasks {digest}"
+    trusted = bool(open_trust(runtime).consent_for(subject).digest)
+    return ConsentTarget("tasks", str(path), subject, effects, trusted)
+
+
+def describe_task(task: ExperimentTask) -> dict[str, Any]:
+    """Return the commands, functions and environment variables of a task, by name."""
+    shown: dict[str, Any] = {f"{task.id} works in": task.directory or f"{task.repo} {task.commit}"}
+    texts = [*task.setup_commands, *task.env.values()]
+    for number, command in enumerate(task.setup_commands, 1):
+        shown[f"{task.id} setup {number}"] = command
+    for name, verifier in zip(verifier_names(task), task.verifiers, strict=True):
+        path, _, function = verifier.function.rpartition(":")
+        digest, code = _read_code(Path(path)) if path else ("", "")
+        what = verifier.command or f"{path}:{function} ({digest})"
+        shown[f"{task.id} verifier {name}"] = what
+        texts += [verifier.command, code]
+        for target, source in verifier.files.items():
+            # Commands run what is copied in, so consent is for its content.
+            digest, code = _read_code(Path(source))
+            shown[f"{task.id} copies {target}"] = f"{source} ({digest})"
+            texts.append(code)
+    shown |= {f"{task.id} prompt": task.prompt}
+    variables = list_variables(*texts)
+    return shown | ({f"{task.id} variables": ", ".join(variables)} if variables else {})
+
+
+def _read_code(path: Path) -> tuple[str, str]:
+    """Return the digest and the text of a file, or of all files of a directory."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    parts = [
+        (str(file.relative_to(path.parent)), file.read_bytes()) for file in files if file.is_file()
+    ]
+    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+    return digest, "\n".join(data.decode("utf-8", "replace") for _, data in parts)
+
+
+def check_foreign_tasks(runtime: Runtime, tasks: Sequence[ExperimentTask]) -> None:
+    """Raise ConsentNeeded for tasks of another file that the person has not allowed."""
+    for source in dict.fromkeys(task.source for task in tasks if task.source):
+        target = tasks_target(runtime, Path(source))
+        if not target.is_trusted:
+            raise consent_needed(target, f"these tasks come from another file: {source}")

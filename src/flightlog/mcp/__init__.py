@@ -1,0 +1,1 @@
+"""`flightlog mcp`: recorded sessions as tools that a coding agent can call."""

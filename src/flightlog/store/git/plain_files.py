@@ -1,0 +1,151 @@
+"""Files as a snapshot's state sees them: times and modes, and a git directory as plain files.
+
+A table of times is stored whole once, then as what changed since.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from flightlog.store.files import ensure_dir, replace_file
+from flightlog.store.git.objects import blob_id
+
+GONE = (0, 0)
+OBJECTS = "objects/"
+RACY_NS = 50_000_000  # a directory changed so recently may change again with the same time
+_PACK_BYTES_MAX = 1 << 30  # a larger pack is left out; a restore uses the one that is there
+_SKIPPED = ("fsmonitor--daemon", "tmp_obj_", "tmp_pack_", "tmp_idx_")
+Stamp = tuple[int, int]  # mtime in nanoseconds, permission bits
+Signature = tuple[int, int, int, int]  # mtime in nanoseconds, size, inode, mode
+
+
+class StampTable(Struct):
+    """The times of one directory: the object with all of them, and what changed since."""
+
+    base: str = ""
+    changed: dict[str, Stamp] = field(default_factory=dict)
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    return status.st_mtime_ns, stat.S_IMODE(status.st_mode)
+
+
+def dump_stamps(stamps: Mapping[str, Stamp]) -> bytes:
+    """Return stamps as the content of an object; a directory's path ends with a slash."""
+    rows = (f"{mtime} {mode:o} {path}" for path, (mtime, mode) in sorted(stamps.items()))
+    return b"".join(os.fsencode(row) + b"\0" for row in rows)
+
+
+def parse_stamps(content: bytes) -> dict[str, Stamp]:
+    """Return the stamps that `dump_stamps` wrote."""
+    stamps: dict[str, Stamp] = {}
+    for row in content.split(b"\0")[:-1]:
+        mtime, mode, path = os.fsdecode(row).split(" ", 2)
+        stamps[path] = (int(mtime), int(mode, 8))
+    return stamps
+
+
+def apply_stamps(
+    root: Path, stamps: Mapping[str, Stamp], files: set[str], present: set[str]
+) -> None:
+    """Set times and modes; make directories that are missing and remove empty ones that are new."""
+    folders = sorted(path for path in stamps if path.endswith("/"))
+    for path in sorted((path for path in present if path not in stamps), reverse=True):
+        with suppress(OSError):
+            (root / path.strip("/")).rmdir()
+    for path in folders:
+        (root / path.strip("/")).mkdir(exist_ok=True, parents=True)
+    for path in (*files, *reversed(folders)):
+        if path in stamps:
+            _set_stamp(root / path.strip("/"), stamps[path])
+
+
+def _set_stamp(path: Path, stamp: Stamp) -> None:
+    mtime_ns, mode = stamp
+    try:
+        status = path.lstat()
+    except OSError:
+        return
+    if not stat.S_ISLNK(status.st_mode) and stat.S_IMODE(status.st_mode) != mode:
+        path.chmod(mode)
+    if status.st_mtime_ns != mtime_ns:
+        os.utime(path, ns=(status.st_atime_ns, mtime_ns), follow_symlinks=False)
+
+
+def scan_git_dir(
+    git_dir: Path, seen: Mapping[str, Signature] | None = None, scanned_ns: int = 0
+) -> dict[str, Signature]:
+    """Return the signature of every file and directory; `seen` is the last scan, at `scanned_ns`.
+
+    Objects never change, so an object directory with the time of the last scan has its old files.
+    """
+    known: dict[str, list[str]] = {}
+    for path in seen or ():
+        if path.startswith(OBJECTS) and not path.endswith("/"):
+            known.setdefault(path[: path.rindex("/") + 1], []).append(path)
+    top = git_dir.stat()
+    present: dict[str, Signature] = {"/": (top.st_mtime_ns, 0, top.st_ino, top.st_mode)}
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with suppress(FileNotFoundError):
+            for path, signature in _list_folder(git_dir, folder):
+                present[path] = signature
+                if not path.endswith("/"):
+                    continue
+                is_racy = signature[0] > scanned_ns - RACY_NS
+                if seen and path in known and seen.get(path) == signature and not is_racy:
+                    present |= {old: seen[old] for old in known[path]}
+                else:
+                    pending.append(path)
+    return present
+
+
+def _list_folder(git_dir: Path, folder: str) -> Iterator[tuple[str, Signature]]:
+    with os.scandir(git_dir / folder) as entries:
+        for entry in entries:
+            path = f"{folder}{entry.name}"
+            # A restored lock would block git.
+            is_lock = entry.name.endswith(".lock") and not folder.startswith(OBJECTS)
+            if is_lock or entry.name.startswith(_SKIPPED):
+                continue
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            mtime, size, mode = status.st_mtime_ns, status.st_size, status.st_mode
+            if stat.S_ISDIR(mode):
+                yield f"{path}/", (mtime, 0, status.st_ino, mode)
+            elif (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and size <= _PACK_BYTES_MAX:
+                yield path, (mtime, size, status.st_ino, mode)
+
+
+def git_mode(mode: int) -> str:
+    if stat.S_ISLNK(mode):
+        return "120000"
+    return "100755" if mode & stat.S_IXUSR else "100644"
+
+
+def has_content(full: Path, path: str, mode: str, object_id: str) -> bool:
+    """Return whether a file has the wanted content; an object is what its name says."""
+    if path.startswith(OBJECTS) and not path.startswith(OBJECTS + "info/"):
+        return True
+    if (mode == "120000") != full.is_symlink():
+        return False
+    data = os.fsencode(full.readlink()) if full.is_symlink() else full.read_bytes()
+    return blob_id(data) == object_id
+
+
+def write_plain(path: Path, data: bytes, *, is_link: bool) -> None:
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    ensure_dir(path.parent, durable=False)
+    if is_link:
+        path.unlink(missing_ok=True)
+        path.symlink_to(os.fsdecode(data))
+    else:
+        replace_file(path, data, durable=False, mode=0o644)

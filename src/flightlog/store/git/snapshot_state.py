@@ -1,0 +1,368 @@
+"""The parts of a snapshot that a git tree does not hold: times, modes, directories, the repository.
+
+They are a note in the snapshot's commit: times as a table (`plain_files`), the text of `.git` files,
+and each git directory as a tree of its files, byte for byte: HEAD, refs, index, stash, objects.
+
+The person's repository is read as files: git is never run in it. A git directory is read again only
+where a stat changed; what did not change keeps its object, so it is stored once. The objects that
+notes name are kept by `refs/state/<id>`.
+"""
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct, field
+
+from flightlog.model.errors import UNREADABLE
+from flightlog.store.directories import remove_tree
+from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_file
+from flightlog.store.git.command import GitError
+from flightlog.store.git.objects import ObjectStore, TreeEntry
+from flightlog.store.git.plain_files import (
+    GONE,
+    OBJECTS,
+    RACY_NS,
+    Signature,
+    Stamp,
+    StampTable,
+    apply_stamps,
+    dump_stamps,
+    git_mode,
+    has_content,
+    parse_stamps,
+    scan_git_dir,
+    stamp_of,
+    write_plain,
+)
+from flightlog.store.git.repository import ShadowRepository, find_common_dir
+
+OUTER = ""
+_OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
+_PACK_FROM = 64  # files; fewer are faster as single objects
+_CHANGES_MAX = 500  # then a new full table is written: each snapshot repeats the changes
+
+
+IndexIdentity = tuple[int, int, int] | None
+
+
+class GitDirNote(Struct):
+    """A git directory in a snapshot: its place in the work tree ("" for an outer one), its files."""
+
+    where: str
+    tree: str
+    stamps: StampTable
+
+
+class StateNote(Struct):
+    """What a snapshot holds beside its tree, as its commit names it."""
+
+    stamps: StampTable
+    links: dict[str, str] = {}
+    git_dirs: tuple[GitDirNote, ...] = ()
+
+    def dump(self) -> str:
+        """Return the note as one line; file names that are not UTF-8 need this encoder."""
+        return json.dumps(msgspec.to_builtins(self), sort_keys=True)
+
+
+def load_note(line: bytes) -> StateNote | None:
+    """Return the note that `dump` made; None if there is none, or it cannot be read."""
+    try:
+        return msgspec.convert(json.loads(line), StateNote)
+    except (*UNREADABLE, ValueError):
+        return None
+
+
+class SnapshotState(NamedTuple):
+    """What a snapshot holds beside its tree: stamps by path; files of git directories by path."""
+
+    times: dict[str, Stamp]
+    repository: dict[str, str]
+
+
+class GitDirTable(Struct):
+    """What is known of one git directory: signatures and object ids by path."""
+
+    seen: dict[str, Signature] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    stamps: StampTable = field(default_factory=StampTable)
+    tree: str = ""
+    scanned_ns: int = 0
+
+
+class _StateTables(Struct):
+    """What the last snapshot of a line saw; a cache, valid for one index file."""
+
+    index: IndexIdentity = None
+    stamps: StampTable = field(default_factory=StampTable)
+    folders: dict[str, int] = field(default_factory=dict)
+    git_dirs: dict[str, GitDirTable] = field(default_factory=dict)
+    scanned_ns: int = 0
+
+
+def find_outer_git_dir(work_tree: Path) -> Path | None:
+    """Return the git directory of `work_tree` if it is outside: a linked work tree, a subdirectory."""
+    top = next((top for top in (work_tree, *work_tree.parents) if (top / ".git").exists()), None)
+    if top is None or (
+        top == work_tree and (top / ".git").is_dir() and not (top / ".git").is_symlink()
+    ):
+        return None
+    common = find_common_dir(top)
+    is_outside = not common.is_relative_to(work_tree.resolve())
+    return common if is_outside and (common / "HEAD").is_file() else None
+
+
+class StateRecorder:
+    """Saves and restores the state beside the trees of one line of a shadow repository."""
+
+    def __init__(
+        self,
+        repository: ShadowRepository,
+        work_tree: Path,
+        own: Path,
+        outer: Path | None,
+        heavy: Collection[str],
+    ) -> None:
+        """Record `work_tree`; `own` is the line's directory, `outer` a git directory elsewhere."""
+        self._repository, self._work_tree, self._own = repository, work_tree, own
+        self._outer = outer
+        self._heavy = frozenset((*heavy, ".git"))
+        self._tables: _StateTables | None = None
+        self._objects = ObjectStore(repository)
+
+    def save_state(
+        self,
+        changed: Iterable[str],
+        nested: Collection[str],
+        index: tuple[Callable[[], Iterable[str]], IndexIdentity],
+    ) -> StateNote:
+        """Store the present state and return its note.
+
+        `changed` are the files that differ from the last snapshot; `index` lists all files, and
+        identifies the index that the last snapshot left.
+        """
+        list_files, left = index
+        tables = self._tables if self._tables is not None else self._load_tables()
+        if left is None or tables.index != left or len(tables.stamps.changed) > _CHANGES_MAX:
+            tables.stamps, tables.folders, changed = StampTable(), {}, list_files()
+        stamps = {path: stamp for path in changed if (stamp := self._stamp(path))}
+        self._add_stamps(tables.stamps, stamps | self._folder_stamps(tables))
+        git_dirs = dict(self._find_git_dirs(nested))
+        tables.git_dirs = {name: tables.git_dirs.get(name, GitDirTable()) for name in git_dirs}
+        notes = [
+            self._save_git_dir(name, path, tables.git_dirs[name]) for name, path in git_dirs.items()
+        ]
+        self._tables = tables
+        self._objects.sync_written()
+        # A copy: the next snapshot changes the table.
+        own = StampTable(tables.stamps.base, dict(tables.stamps.changed))
+        return StateNote(own, dict(self._read_links(nested)), tuple(notes))
+
+    def remember_index(self, index: IndexIdentity) -> None:
+        """Note the index that belongs to what was saved."""
+        if self._tables is not None:
+            self._tables.index = index
+
+    def store_tables(self) -> None:
+        """Store what is known of the files for another process."""
+        if self._tables is not None:
+            plain = json.dumps(msgspec.to_builtins(self._tables)).encode()
+            replace_file(self._own / "state", plain, durable=False)
+
+    def read_state(self, note: StateNote) -> SnapshotState:
+        """Return a state; the git index of each repository by its entries."""
+        repository = {}
+        for git_dir in note.git_dirs:
+            for path, (_, object_id) in self._objects.list_tree(git_dir.tree).items():
+                is_index = path.rpartition("/")[2] == "index"
+                key = f"{git_dir.where}/.git/{path}".removeprefix("./").removeprefix("/")
+                repository[key] = self._index_entries(object_id) if is_index else object_id
+        return SnapshotState(self._read_stamps(note.stamps), repository)
+
+    def restore_state(self, note: StateNote | None, files: Collection[str]) -> None:
+        """Restore times, modes, directories and git directories; `files` are those of the tree."""
+        self._tables = None
+        self._own.joinpath("state").unlink(missing_ok=True)
+        if note is None:
+            return
+        names = {git_dir.where for git_dir in note.git_dirs} | set(note.links)
+        with os_errors_as_unavailable(self._work_tree):
+            for folder in self._folder_stamps(_StateTables()):
+                if (folder.rstrip("/") or ".") not in names:
+                    _remove_new_repository(self._work_tree / folder.strip("/") / ".git")
+            for name, text in note.links.items():
+                link = self._work_tree / name / ".git"
+                if not link.is_file() or link.read_bytes() != os.fsencode(text):
+                    replace_file(link, os.fsencode(text), durable=False, mode=0o644)
+            for git_dir in note.git_dirs:
+                is_outer = git_dir.where == OUTER
+                path = self._outer if is_outer else self._work_tree / git_dir.where / ".git"
+                if path is not None:
+                    self._restore_git_dir(path, git_dir)
+            present = set(self._folder_stamps(_StateTables()))
+            apply_stamps(self._work_tree, self._read_stamps(note.stamps), set(files), present)
+
+    def _find_git_dirs(self, nested: Iterable[str]) -> Iterator[tuple[str, Path]]:
+        if self._outer is not None:
+            yield OUTER, self._outer
+        for name in (".", *nested):
+            path = self._work_tree / name / ".git"
+            if path.is_dir() and not path.is_symlink() and (path / "HEAD").is_file():
+                yield name, path
+
+    def _read_links(self, nested: Iterable[str]) -> Iterator[TreeEntry]:
+        for name in (".", *nested):
+            path = self._work_tree / name / ".git"
+            if path.is_file() and not path.is_symlink():
+                yield name, os.fsdecode(path.read_bytes())
+
+    def _stamp(self, path: str) -> Stamp | None:
+        try:
+            status = (self._work_tree / path).lstat()
+        except OSError:
+            return None
+        return stamp_of(status)
+
+    def _folder_stamps(self, tables: _StateTables) -> dict[str, Stamp]:
+        """Return the directories that changed; a new one is found by the time of its parent."""
+        stamps: dict[str, Stamp] = {}
+        now = time.time_ns()
+        pending = list(tables.folders) or [""]
+        while pending:
+            folder = pending.pop()
+            known = tables.folders.get(folder, -1)
+            try:
+                status = os.lstat(self._work_tree / folder)
+            except OSError:
+                tables.folders.pop(folder, None)
+                stamps[f"{folder}/"] = GONE
+                continue
+            if status.st_mtime_ns != known:
+                tables.folders[folder] = status.st_mtime_ns
+                stamps[f"{folder}/"] = stamp_of(status)
+            elif status.st_mtime_ns < tables.scanned_ns - RACY_NS:
+                continue
+            pending += self._new_folders(folder, tables.folders)
+        tables.scanned_ns = now
+        return stamps
+
+    def _new_folders(self, folder: str, known: Mapping[str, int]) -> list[str]:
+        with suppress(OSError), os.scandir(self._work_tree / folder) as entries:
+            names = [
+                f"{folder}/{entry.name}".lstrip("/")
+                for entry in entries
+                if entry.name not in self._heavy and entry.is_dir(follow_symlinks=False)
+            ]
+            return [name for name in names if name not in known and not self._is_shadow(name)]
+        return []
+
+    def _is_shadow(self, folder: str) -> bool:
+        return self._work_tree / folder == self._repository.git_dir
+
+    def _save_git_dir(self, name: str, git_dir: Path, table: GitDirTable) -> GitDirNote:
+        now = time.time_ns()
+        present = scan_git_dir(git_dir, table.seen, table.scanned_ns)
+        table.scanned_ns = now
+        stamps = {
+            path: (signature[0], stat.S_IMODE(signature[3]))
+            for path, signature in present.items()
+            if table.seen.get(path) != signature
+        }
+        stamps |= dict.fromkeys(table.seen.keys() - present.keys(), GONE)
+        changed = [path for path in stamps if path in present and not path.endswith("/")]
+        if len(table.stamps.changed) > _CHANGES_MAX:
+            table.stamps = StampTable()
+            stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
+        self._add_stamps(table.stamps, stamps)
+        if stamps or not table.tree:
+            ids = {path: object_id for path, object_id in table.ids.items() if path in present}
+            table.ids = ids | self._hash_files(git_dir, {path: present[path] for path in changed})
+            table.seen = present
+            table.tree = self._objects.write_tree(
+                {path: (git_mode(present[path][3]), each) for path, each in table.ids.items()}
+            )
+            self._objects.keep_object(table.tree)
+        own = StampTable(table.stamps.base, dict(table.stamps.changed))
+        return GitDirNote(name, table.tree, own)
+
+    def _hash_files(self, git_dir: Path, files: Mapping[str, Signature]) -> dict[str, str]:
+        """Store files and return their object ids; files that vanish meanwhile are left out."""
+        small = {path for path, each in files.items() if each[1] <= _OBJECT_BYTES_MAX}
+        if len(small) > _PACK_FROM:
+            small = set()
+        ids = {}
+        for path in small:
+            with suppress(OSError):
+                full = git_dir / path
+                is_link = stat.S_ISLNK(files[path][3])
+                data = os.fsencode(full.readlink()) if is_link else full.read_bytes()
+                ids[path] = self._objects.write_blob(data)[1]
+        large = [path for path in files if path not in small]
+        return ids | (
+            self._objects.hash_files(git_dir, large, self._own / "git-index") if large else {}
+        )
+
+    def _restore_git_dir(self, git_dir: Path, note: GitDirNote) -> None:
+        wanted = self._objects.list_tree(note.tree)
+        stamps = self._read_stamps(note.stamps)
+        ensure_dir(git_dir, durable=False)
+        present = scan_git_dir(git_dir)
+        differing = [
+            path
+            for path, (mode, object_id) in wanted.items()
+            if path not in present or not has_content(git_dir / path, path, mode, object_id)
+        ]
+        # A repository is usable at every moment: objects first, then what names them.
+        differing.sort(key=lambda path: (not path.startswith(OBJECTS), path == "HEAD", path))
+        blobs = self._objects.read_blobs({wanted[path][1] for path in differing})
+        for path in differing:
+            mode, object_id = wanted[path]
+            write_plain(git_dir / path, blobs[object_id], is_link=mode == "120000")
+        for path in present:
+            if path not in wanted and path not in stamps and not path.endswith("/"):
+                (git_dir / path).unlink(missing_ok=True)
+        folders = {path for path in present if path.endswith("/")}
+        apply_stamps(git_dir, stamps, set(wanted), folders)
+
+    def _index_entries(self, object_id: str) -> str:
+        """Return a digest of a git index without its stat data, which each copy has its own."""
+        path = self._own / "compared-index"
+        replace_file(path, self._objects.read_blobs([object_id])[object_id], durable=False)
+        try:
+            return hashlib.sha256(self._objects.list_index_entries(path)).hexdigest()
+        except GitError:
+            return object_id
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _add_stamps(self, table: StampTable, stamps: Mapping[str, Stamp]) -> None:
+        if table.base:
+            table.changed |= stamps
+        else:
+            table.base = self._objects.write_blob(dump_stamps(stamps))[1]
+            self._objects.keep_object(table.base)
+
+    def _read_stamps(self, table: StampTable) -> dict[str, Stamp]:
+        stamps = parse_stamps(self._objects.read_blobs([table.base])[table.base]) | table.changed
+        return {path: stamp for path, stamp in stamps.items() if stamp != GONE}
+
+    def _load_tables(self) -> _StateTables:
+        try:
+            return msgspec.convert(json.loads((self._own / "state").read_bytes()), _StateTables)
+        except (*UNREADABLE, ValueError, OSError):
+            return _StateTables()
+
+
+def _remove_new_repository(path: Path) -> None:
+    """Remove the `.git` of a repository that a snapshot does not have."""
+    if path.exists():
+        remove_tree(path)
+        path.unlink(missing_ok=True)

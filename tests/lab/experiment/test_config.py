@@ -1,0 +1,122 @@
+"""Experiment files: what they may say, what is refused, and what another file may not do."""
+
+import json
+
+import pytest
+
+from flightlog.lab.experiment.config import (
+    arm_differences,
+    list_variables,
+    parse_experiment,
+    resolve_references,
+)
+from flightlog.lab.experiment.tasks import build_run_config, freeze_files
+from flightlog.model.errors import Invalid, Misconfigured
+
+TASK = {"id": "one", "directory": "work", "prompt": "Do it.", "verifiers": ["true"]}
+ARM = {"name": "base", "model": "claude-opus-5-5"}
+
+
+def parsed(folder, task=TASK, arms=(ARM,), **more):
+    data = {"tasks": [task], "arms": list(arms)} | more
+    return parse_experiment(json.dumps(data), folder, "file")
+
+
+def test_paths_are_relative_to_the_file_and_defaults_are_set(tmp_path):
+    config = parsed(tmp_path, TASK | {"setup": "make"})
+
+    (task,) = config.tasks
+    assert task.directory == str(tmp_path / "work")
+    assert task.setup_commands == ("make",)
+    assert (config.name, config.attempts) == ("file", 1)
+    assert config.primary_outcome == "verifier 1"
+
+
+@pytest.mark.parametrize("key", ["container", "image", "dockerfile", "docker_image"])
+def test_a_task_with_a_container_is_refused_with_the_reason(tmp_path, key):
+    with pytest.raises(Misconfigured, match="flightlog starts none") as refused:
+        parsed(tmp_path, TASK | {key: "python:3.12"})
+
+    assert "setup" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"atempts": 2}, "atempts"),
+        ({"primary": "speed"}, "primary is one of: verifier 1, cost_usd"),
+        ({"attempts": 0}, "at least 1"),
+        ({"max_budget_usd": 0}, "above 0"),
+        ({"arms": [ARM, ARM]}, "two of the arms are called base"),
+        ({"arms": [ARM | {"agent": "cursor"}]}, "agent is one of"),
+        ({"tasks": [TASK | {"repo": "shop"}]}, "one of repo, directory"),
+        (
+            {"tasks": [TASK | {"verifiers": [{"command": "a", "function": "b:c"}]}]},
+            "one of command",
+        ),
+        ({"tasks": [{"from": "none.yaml", "id": "x"}]}, "only `from`"),
+        ({"tasks": []}, "at least one task"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(tmp_path, more, message):
+    data = {"tasks": [TASK], "arms": [ARM]} | more
+
+    with pytest.raises(Misconfigured, match=message):
+        parse_experiment(json.dumps(data), tmp_path, "file")
+
+
+def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
+    other = ARM | {"name": "careful", "system_prompt": "Test first.", "tools": ["Read"]}
+
+    differences = arm_differences(parsed(tmp_path, arms=(ARM, other)).arms)
+
+    assert differences["system_prompt"] == ["", "Test first."]
+    assert set(differences) == {"system_prompt", "tools"}
+
+
+def test_variables_are_found_in_commands_and_code():
+    code = 'import os\nos.environ["A"], os.getenv("B"), os.environ.get("C")'
+
+    assert list_variables("echo $D ${E}", code) == ["A", "B", "C", "D", "E"]
+
+
+def test_a_reference_is_resolved_only_for_a_listed_variable():
+    environ = {"TOKEN": "t", "OTHER": "o"}
+
+    assert resolve_references({"KEY": "x-${TOKEN}"}, ["TOKEN"], environ) == {"KEY": "x-t"}
+    with pytest.raises(Misconfigured, match="not listed: OTHER"):
+        resolve_references({"KEY": "${OTHER}"}, ["TOKEN"], environ)
+
+
+def test_an_arm_becomes_a_run_with_its_overlay(tmp_path):
+    arm = ARM | {"claude_md": "Be brief.", "settings": {"model": "x"}, "system_prompt": "Hello."}
+    config = freeze_files(tmp_path / "exp", parsed(tmp_path, arms=(arm,)))
+
+    run = build_run_config(tmp_path / "exp", config, ("one", "base"), 0.5)
+
+    assert (tmp_path / "exp/arms/base/CLAUDE.md").read_text() == "Be brief."
+    assert run.load_project_settings
+    assert run.pre_run_commands[0].command.startswith("cp -R ")
+    assert (run.system_prompt, run.max_budget_usd) == ("Hello.", 0.5)
+    assert run.tags == ("experiment:exp", "task:one", "arm:base")
+
+
+def test_a_verifier_may_be_text_code_or_a_function(tmp_path):
+    listed = ["make test", {"python": "print(1)"}, {"function": "c.py:score"}]
+
+    (task,) = parsed(tmp_path, TASK | {"verifiers": listed}).tasks
+
+    assert [verifier.command for verifier in task.verifiers] == [
+        "make test",
+        "python3 -c 'print(1)'",
+        "",
+    ]
+    assert task.verifiers[2].function == str(tmp_path / "c.py:score")
+
+
+def test_a_hidden_file_outside_the_work_tree_is_refused(tmp_path):
+    (tmp_path / "h").write_text("x")
+    task = TASK | {"verifiers": [{"command": "true", "files": {"../h": "h"}}]}
+
+    with pytest.raises(Invalid, match="outside the work tree"):
+        freeze_files(tmp_path / "exp", parsed(tmp_path, task))

@@ -1,0 +1,239 @@
+"""Experiments carried out: once each, whatever is killed, within the budget, with consent."""
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from support.experiments import experiment_file, flightlog, git, harness, report, start
+from support.labs import lines
+from support.pages import WEB_ROOT, running
+from support.waiting import until
+
+
+def results(root):
+    path = root / "runs" / "prices" / ".results.jsonl"
+    return lines(path) if path.exists() else []
+
+
+def killed_twice(root, more):
+    """Run an experiment, kill its process twice on the way, and let it end."""
+    whole = more["tasks"] * 2 * more["attempts"]
+    peaks = []
+    words = ("run", str(experiment_file(root, **more)))
+    for share in (1, 2):
+        process = start(root, "lab", "experiment", *words, "--runs-dir", "runs")
+        until(lambda share=share: len(results(root)) >= whole * share // 3, 600)
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        peaks.append(int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]))
+        process.kill()
+        process.communicate()
+        words = ("resume", "prices")
+    assert peaks[1] <= 1.1 * peaks[0], "memory does not grow with the results"
+    return harness(root, "experiment", *words)
+
+
+def check_killed(root, ended, whole):
+    told = report(root)
+    scored = [(each["task"], each["arm"], each["attempt"]) for each in results(root)]
+    assert ended.code == 0, ended.err
+    assert len(scored) == len(set(scored)) == whole
+    assert len({cell["session"] for cell in told["cells"]}) == whole
+    for cell in told["cells"]:
+        events = lines(root / "runs" / cell["run"] / ".journal.jsonl")
+        ends = [each["stop_reason"] for each in events if each["kind"] == "session_ended"]
+        assert ends.count("completed") == 1
+    assert harness(root, "experiment", "resume", "prices").err.count("passed") == 0
+    assert len(results(root)) == whole
+    return told
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """An experiment with the real client whose process was killed twice, and its report."""
+    root = tmp_path_factory.mktemp("experiment")
+    more = {"tasks": 1, "agent": "claude_code", "attempts": 2}
+    return root, check_killed(root, killed_twice(root, more), 4)
+
+
+def test_killed_experiment_has_each_result_once(finished):
+    root, told = finished
+
+    weak, strong = told["arms"]
+    assert (weak["name"], weak["attempts"], weak["pass_at_1"]) == ("weak", 2, 0.0)
+    assert (strong["name"], strong["attempts"], strong["pass_at_1"]) == ("strong", 2, 1.0)
+    assert strong["interval"]["low"] < 1 == strong["interval"]["high"]
+    assert strong["cost_usd"] > 0
+    assert strong["pass_at_k"] == {"1": 1.0, "2": 1.0}
+    (tested,) = [each for each in told["comparisons"] if each["p_value"] is not None]
+    assert (tested["outcome"], tested["difference"]) == ("tests", 1.0)
+    cell = told["cells"][1]
+    assert (cell["task"], cell["arm"], cell["attempt"]) == ("task-1", "strong", 1)
+    assert cell["scores"]["tests"] == 1
+    assert cell["scores"]["length"] == 0.5
+    assert cell["scores"]["steps"] == 3
+    assert git(root / "shop", "status", "--porcelain") == ""
+
+
+def test_the_agent_sees_neither_later_commits_nor_hidden_files(finished):
+    root, told = finished
+
+    shown = harness(root, "inspect", f"{told['cells'][0]['run']}#1.1", "--json")
+    changes = {each["file_path"]: each["diff"] for each in json.loads(shown.out)["file_changes"]}
+
+    assert "+1\n" in changes["commits.txt"]
+    assert "setup.txt" in changes["seen.txt"]
+    assert "check.py" not in changes["seen.txt"]
+
+
+def test_a_cell_can_be_branched_by_the_command_it_offers(finished):
+    root, told = finished
+
+    words = told["cells"][0]["branch_command"].split()
+    branched = harness(root, *words[2:-2], "--verify", "grep -q bad result.txt", "--json")
+
+    assert branched.code == 0, branched.err
+    (session,) = json.loads(branched.out)[0]["sessions"]
+    assert session["verifiers"][-1]["passed"]
+
+
+def test_report_is_one_file_that_runs_and_loads_nothing(finished):
+    root, told = finished
+
+    began = time.process_time()
+    ran = harness(
+        root,
+        "experiment",
+        "report",
+        "prices",
+        "--html",
+        str(root / "r.html"),
+        "--markdown",
+        str(root / "r.md"),
+    )
+    text = (root / "r.html").read_text()
+    anchors = set(re.findall(r'href="#(cell-[^"]+)"', text))
+
+    assert ran.code == 0
+    assert time.process_time() - began < 2
+    assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", text)
+    assert anchors == set(re.findall(r'id="(cell-[^"]+)"', text))
+    assert len(anchors) == len(told["cells"])
+    assert "| task-1 | ✗✗ | ✓✓ |" in (root / "r.md").read_text()
+
+
+def test_the_page_links_each_cell_to_its_deciding_step(finished, monkeypatch):
+    root, told = finished
+    monkeypatch.chdir(root)
+
+    with running(root / "home") as pages:
+        listed = pages.ask("/lab").text
+        text = pages.ask("/lab/experiments/prices").text
+        links = re.findall(r'class="attempt [a-z]+" href="([^"]+)"', text)
+        step = pages.ask(links[0].removeprefix(WEB_ROOT))
+
+    assert "/lab/experiments/prices" in listed
+    assert f">{told['cells'][0]['run']}</a>" not in listed
+    assert len(links) == len(told["cells"])
+    assert step.status == 200
+    assert "result.txt" in step.text
+
+
+def test_list_and_run_show_what_verifiers_found(finished):
+    root, told = finished
+
+    listed = harness(root, "list").out
+    shown = harness(root, "inspect", told["cells"][0]["run"]).out
+
+    assert re.search(r"prices .*experiment +4/4 +2/8", listed)
+    assert "tests failed, length failed" in shown
+
+
+@pytest.fixture(scope="module")
+def continued(tmp_path_factory):
+    """An experiment that ran out of budget, got more, got more attempts, and was tampered with."""
+    root = tmp_path_factory.mktemp("continued")
+    file = experiment_file(root, attempts=1, max_budget_usd=0.002, max_parallel=1)
+    told = {"stopped": harness(root, "experiment", "run", str(file))}
+    told["spent"] = report(root)["cost_usd"]
+    told["ended"] = harness(root, "experiment", "resume", "prices", "--max-budget-usd", "1")
+    told["before"] = report(root)["cells"]
+    told["added"] = harness(root, "experiment", "add-attempts", "prices", "1")
+    told["after"] = report(root)["cells"]
+    told["status"] = harness(root, "experiment", "status").out
+    config = root / "runs" / "prices" / "experiment.json"
+    config.write_text(config.read_text().replace("python3 check.py", "touch /tmp/taken"))
+    told["refused"] = harness(root, "experiment", "add-attempts", "prices", "1")
+    return told | {"results": results(root)}
+
+
+def test_a_budget_stops_the_experiment_and_more_continues_it(continued):
+    stopped = continued["stopped"]
+
+    assert stopped.code == 69
+    assert "budget" in stopped.err
+    assert "--max-budget-usd" in stopped.err
+    assert 0 < continued["spent"] <= 0.004
+    assert continued["ended"].code == 0, continued["ended"].err
+    assert len(continued["before"]) == 2
+
+
+def test_added_attempts_keep_the_earlier_results(continued):
+    assert continued["added"].code == 0, continued["added"].err
+    assert continued["after"][:2] == continued["before"]
+    assert len(continued["after"]) == 4
+    assert "4/4" in continued["status"]
+
+
+def test_a_changed_experiment_needs_consent_to_go_on(continued):
+    kinds = [each["kind"] for each in continued["results"]]
+
+    assert continued["refused"].code == 4
+    assert "was not started here" in continued["refused"].err
+    assert kinds.count("attempt_scored") == 4
+    assert kinds.count("attempts_added") == 2
+
+
+def test_foreign_tasks_need_consent_and_get_only_listed_variables(tmp_path):
+    file = experiment_file(tmp_path, attempts=1, variables=["LISTED"], primary="open")
+    data = json.loads(file.read_text())
+    tasks = data["tasks"]
+    tasks[0]["verifiers"].append({"name": "open", "command": 'test "$A_TOKEN$LISTED" = seen'})
+    tasks[0]["setup"] = "echo $A_TOKEN > taken"
+    (tmp_path / "theirs.yaml").write_text(json.dumps({"tasks": tasks}))
+    file.write_text(json.dumps(data | {"tasks": [{"from": "theirs.yaml"}]}))
+
+    refused = harness(tmp_path, "experiment", "run", str(file))
+    before = (tmp_path / "runs").exists()
+    command = refused.err[refused.err.index("flightlog trust") :].split()[1:4]
+    shown = flightlog(tmp_path, *command[:1], command[2])
+    allowed = flightlog(tmp_path, *command)
+    ran = harness(tmp_path, "experiment", "run", str(file), A_TOKEN="private", LISTED="seen")
+    (tmp_path / "hidden.py").write_text("print('changed')\n")
+    again = harness(tmp_path, "experiment", "run", str(file), "--name", "changed")
+
+    assert (refused.code, before) == (4, False)
+    for text in ("echo $A_TOKEN > taken", "A_TOKEN", "score.py:score", "python3 check.py"):
+        assert text in shown.out + shown.err
+    assert allowed.code == 0, allowed.err
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "runs/prices/tasks/task-1/shop/taken").read_text() == "\n"
+    assert [arm["pass_at_1"] for arm in report(tmp_path)["arms"]] == [1.0, 1.0]
+    assert again.code == 4
+
+
+@pytest.mark.soak
+def test_120_attempts_killed_twice_have_120_results(tmp_path):
+    more = {"tasks": 20, "agent": "claude_code", "attempts": 3, "max_parallel": 4}
+
+    told = check_killed(tmp_path, killed_twice(tmp_path, more), 120)
+
+    began = time.monotonic()
+    report(tmp_path)
+    assert time.monotonic() - began < 2
+    assert [arm["pass_at_1"] for arm in told["arms"]] == [0.0, 1.0]
+    assert told["comparisons"][0]["p_value_adjusted"] <= 0.05
+    shutil.rmtree(tmp_path / "runs")

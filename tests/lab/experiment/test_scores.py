@@ -1,0 +1,164 @@
+"""Experiments with a known truth: intervals cover it, and only what differs is found."""
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from flightlog.lab.experiment.config import (
+    ExperimentArm,
+    ExperimentConfig,
+    ExperimentTask,
+    ExperimentVerifier,
+)
+from flightlog.lab.experiment.scores import (
+    compare_arms,
+    deciding_step,
+    detectable_difference,
+    estimate_arm,
+    pass_at_k,
+)
+from flightlog.lab.experiment.store import AttemptScored
+
+EXPERIMENTS = 500
+COVERAGE_EXPERIMENTS = 200
+
+
+def experiment(tasks, attempts, arms=("base", "other"), **more):
+    check = ExperimentVerifier("tests", "true")
+    listed = [
+        ExperimentTask(f"t{number}", "Do it.", directory="/", verifiers=(check,))
+        for number in range(tasks)
+    ]
+    named = tuple(ExperimentArm(name, "m") for name in arms)
+    return ExperimentConfig(tuple(listed), named, attempts=attempts, **more)
+
+
+def attempts_of(rng, config, chances):
+    """Attempts that pass with these chances, by arm; a task's chance is one for all its attempts."""
+    scored = []
+    for arm in config.arms:
+        for task, chance in zip(config.tasks, chances[arm.name], strict=True):
+            for attempt, passed in enumerate(rng.random(config.attempts) < chance, 1):
+                score = {"tests": float(passed)}
+                scored.append(
+                    AttemptScored(
+                        task.id,
+                        arm.name,
+                        attempt,
+                        "r",
+                        "s",
+                        "completed",
+                        {"tests": bool(passed)},
+                        score,
+                    )
+                )
+    return scored
+
+
+def task_chances(rng, kind, mean, tasks):
+    """Chances of tasks that are all alike, of all kinds, or solved always or never."""
+    if kind == "alike":
+        return np.full(tasks, mean)
+    if kind == "mixed":
+        return rng.beta(2 * mean, 2 * (1 - mean), tasks)
+    return (rng.random(tasks) < mean).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("alike", (1, 20)),
+        *product(("alike", "mixed", "all or nothing"), ((8, 3), (20, 2))),
+    ],
+)
+def test_intervals_cover_the_truth_in_over_93_of_100(kind, size):
+    rng = np.random.default_rng(1)
+    tasks, attempts = size
+    config = experiment(tasks, attempts)
+    means = {"base": 0.5, "other": 0.85}
+    covered = dict.fromkeys((*means, "difference"), 0)
+
+    for _ in range(COVERAGE_EXPERIMENTS):
+        chances = {name: task_chances(rng, kind, mean, tasks) for name, mean in means.items()}
+        scored = attempts_of(rng, config, chances)
+        for name, mean in means.items():
+            interval = estimate_arm(config, scored, name).interval
+            covered[name] += interval.low <= mean <= interval.high
+        interval = compare_arms(config, scored)[0].interval
+        covered["difference"] += interval.low <= 0.35 <= interval.high
+
+    assert min(covered.values()) >= 0.93 * COVERAGE_EXPERIMENTS, covered
+
+
+@pytest.mark.parametrize("size", [(1, 20), (4, 5), (20, 3)])
+def test_equal_arms_give_a_false_finding_in_at_most_5_of_100(size):
+    rng = np.random.default_rng(2)
+    config = experiment(*size, arms=("base", "other", "third"))
+    false = 0
+
+    for _ in range(EXPERIMENTS):
+        chances = task_chances(rng, "mixed", 0.5, size[0])
+        scored = attempts_of(rng, config, dict.fromkeys(("base", "other", "third"), chances))
+        false += any(comparison.is_finding for comparison in compare_arms(config, scored))
+
+    assert false <= 0.05 * EXPERIMENTS, false
+
+
+@pytest.mark.parametrize("size", [(1, 20), (20, 1), (4, 5)])
+def test_three_of_ten_against_eight_of_ten_is_found_at_twenty(size):
+    rng = np.random.default_rng(3)
+    config = experiment(*size)
+    chances = {"base": np.full(size[0], 0.3), "other": np.full(size[0], 0.8)}
+
+    found = sum(
+        compare_arms(config, attempts_of(rng, config, chances))[0].is_finding
+        for _ in range(EXPERIMENTS)
+    )
+
+    assert found >= 0.8 * EXPERIMENTS, found
+    assert detectable_difference(config) == pytest.approx(0.48, abs=0.03)
+
+
+def test_pass_at_k_is_the_share_of_draws_with_a_pass():
+    passes = (True, True, False, False, False)
+
+    draws = [passes[a] or passes[b] for a in range(5) for b in range(a)]
+
+    assert pass_at_k(5, 2, 2) == pytest.approx(sum(draws) / comb(5, 2))
+    assert pass_at_k(5, 2, 1) == pytest.approx(0.4)
+    assert pass_at_k(5, 2, 5) == 1
+
+
+def test_only_the_primary_outcome_is_tested_and_holm_covers_every_pair():
+    rng = np.random.default_rng(4)
+    config = experiment(1, 20, arms=("base", "other", "third"), compare="all", primary="tests")
+    chances = {"base": [0.1], "other": [0.9], "third": [0.5]}
+    scored = [
+        replace(attempt, scores=attempt.scores | {"cost_usd": 0.1 * attempt.attempt})
+        for attempt in attempts_of(rng, config, chances)
+    ]
+
+    compared = compare_arms(config, scored)
+
+    tested = [(each.baseline, each.arm) for each in compared if each.p_value is not None]
+    assert tested == [("base", "other"), ("base", "third"), ("other", "third")]
+    assert {each.outcome for each in compared if each.p_value is None} == {"cost_usd"}
+    smallest = min(each.p_value for each in compared if each.p_value is not None)
+    assert min(each.p_value_adjusted or 1 for each in compared) == pytest.approx(3 * smallest)
+
+
+def test_the_deciding_step_is_the_first_that_no_other_result_took():
+    def attempt(passed, *actions):
+        steps = tuple((action, action) for action in actions)
+        return AttemptScored(
+            "t", "a", 1, "r", "s", "completed", {"tests": passed}, {}, actions=steps
+        )
+
+    good, bad = attempt(True, "look", "test", "edit"), attempt(False, "look", "edit")
+
+    assert deciding_step(bad, [good, bad], "tests") == 2
+    assert deciding_step(good, [good, bad], "tests") == 2
+    assert deciding_step(good, [good], "tests") == 3

@@ -1,0 +1,197 @@
+"""Branches stay exact: every request, file, time and ref, as long as the model repeats what it said."""
+
+import json
+import os
+import re
+import subprocess
+from contextlib import contextmanager
+
+import pytest
+
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from flightlog.lab.replay.recorded_context import find_differences
+from support.labs import bash, config, run
+from support.real_agent import PINNED, agent_program
+from support.replays import Ground, _named
+
+MODELS = ("claude-opus-5-5", "claude-sonnet-4-5", "claude-haiku-4-5")
+CLIENTS = (PINNED, "2.1.100")
+GIT = {
+    f"GIT_{who}_{what}": f"{what}@x"
+    for who in ("AUTHOR", "COMMITTER")
+    for what in ("NAME", "EMAIL")
+}
+DATES = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "1700000000 +0000")
+ENV = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"} | GIT | DATES
+# What each run has of its own: subagent and session ids, times, durations, its directories.
+OWN = re.compile(
+    r"\ba[0-9a-f]{16}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|duration_ms: \d+|\.work-[\w.-]+"
+    r"|cc_version=[\w.]+"
+)
+
+
+def git(folder, *words):
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=ENV, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def commit(words):
+    return dated(f"git add -A; git commit -qm {words}; git log --oneline; git stash list")
+
+
+def dated(command):
+    settings = " ".join(f"{name}='{value}'" for name, value in (GIT | DATES).items())
+    return bash(f"export {settings}; {command}")
+
+
+def scenario(work):
+    """Twelve turns: edits of files read before, commits, a stash, a subagent; then compacted, and two more."""
+    file = str(work / "a.py")
+    agent = {"description": "look", "prompt": "write it", "subagent_type": "general-purpose"}
+    turns = [
+        [{"tool": "Read", "input": {"file_path": file}}],
+        [bash("echo more >> notes.txt")],
+        [commit("one")],
+        [
+            {
+                "tool": "Edit",
+                "input": {"file_path": file, "old_string": "a = 1", "new_string": "a = 2"},
+            }
+        ],
+        [commit("two")],
+        [{"tool": "Agent", "input": agent | {"run_in_background": False}}],
+        [dated("echo stashed > notes.txt; git stash -q; git stash list; git status --short")],
+        [
+            {
+                "tool": "Edit",
+                "input": {"file_path": file, "old_string": "a = 2", "new_string": "a = 3"},
+            }
+        ],
+        [bash("git checkout -qb side; git status")],
+        [commit("three")],
+        [{"tool": "Read", "input": {"file_path": file}}],
+        "done",
+    ]
+    later = [[bash("git log --oneline --all; cat a.py")], "done again"]
+    rules = [
+        {
+            "when": {"prompt": "write it"},
+            "replies": _named("sub", [[bash("echo sub > sub.txt")], "sub done"]),
+        },
+        {"when": {"prompt": "do it"}, "replies": _named("first", turns)},
+        {"when": {"prompt": "go on"}, "replies": _named("second", later)},
+    ]
+    return {"rules": rules}
+
+
+def comparable(seen):
+    """A request without the caller, cache markers, subagent ids, times and the run's own directories."""
+
+    def plain(value):
+        if isinstance(value, dict):
+            return {key: plain(each) for key, each in value.items() if key != "cache_control"}
+        if isinstance(value, list):
+            return [plain(each) for each in value]
+        return OWN.sub("-", value) if isinstance(value, str) else value
+
+    body = {key: plain(value) for key, value in seen.body.items() if key != "metadata"}
+    for message in body["messages"]:
+        if isinstance(message["content"], str):
+            message["content"] = [{"type": "text", "text": message["content"]}]
+    headers = {name: value for name, value in seen.headers.items() if name.startswith("anthropic-")}
+    return headers, body
+
+
+@contextmanager
+def recorded(root, model, client):
+    work = root / "work"
+    work.mkdir(parents=True)
+    (work / "a.py").write_text("a = 1\n")
+    os.utime(work / "a.py", ns=(1, 1_600_000_000_000_000_000))
+    git(work, "init", "-qb", "main")
+    git(work, "add", "-A")
+    git(work, "commit", "-qm", "zero")
+    with serve_scenario(parse_scenario(scenario(work))) as server:
+        ground = Ground(root, server)
+        ground.env["FLIGHTLOG_CLAUDE"] = str(agent_program(client))
+        before = picture(work)
+        sessions = ("do it", "/compact be brief", "go on")
+        given = config(
+            root, None, *sessions, session_mode="chained", base_url=server.url, model=model
+        )
+        book = run(root, given, env=ground.env)
+        reasons = [each.stop_reason for tries in book.state.attempts.values() for each in tries]
+        assert reasons == ["completed"] * 3
+        assert picture(work) == before
+        ground.setting = service_for(ground.env)
+        yield ground, server, before
+
+
+def service_for(env):
+    from flightlog.app.runtime import open_runtime
+    from flightlog.lab import service
+
+    return service.prepare_run(open_runtime(env), lambda *_: None)
+
+
+def picture(folder):
+    found = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        status = path.lstat()
+        data = b"" if path.is_dir() else path.read_bytes()
+        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data)
+    return found
+
+
+def answered(requests):
+    """The requests of sessions and subagents; those without tools are the client's own, as for titles."""
+    return [
+        comparable(seen)
+        for seen in requests
+        if seen.path.partition("?")[0].endswith("/messages") and seen.body.get("tools")
+    ]
+
+
+def prove(root, model, client, turns):
+    with recorded(root, model, client) as (ground, server, before):
+        source = list(server.requests)
+        reading = ground.source(1).read
+        # A session that an older client resumes can lack the end of the one before, in the recording too.
+        continues = client == PINNED
+        end = None if continues else len(reading.calls)
+        for turn in turns:
+            call = ground.source(1)._find_request(reading.own_steps()[turn - 1])
+            begin = len(server.requests)
+
+            book = ground.branch(f"t{turn:02d}", 1, turn, continue_sessions=continues)
+
+            meta = json.loads((book.path / "replay_meta.json").read_bytes())["certificate"]
+            parts = [
+                meta[name] for name in ("verdict", "context", "files", "repository", "environment")
+            ]
+            assert parts == ["exact"] * 5, (turn, meta)
+            sent, expected = (
+                answered(server.requests[begin:]),
+                answered(source[call.index - 1 : end]),
+            )
+            for number, (one, other) in enumerate(zip(sent, expected, strict=False)):
+                where = [*find_differences(one[1], other[1])][:3] if one != other else []
+                assert one == other, (model, client, turn, number, where)
+            assert len(sent) == len(expected)
+            assert meta["later_requests"]["first_difference"] is None
+            assert meta["later_requests"]["equal"] == meta["later_requests"]["compared"]
+            assert picture(ground.work) == before
+
+
+def test_every_request_after_the_cut_equals_the_recorded_one(tmp_path):
+    prove(tmp_path, MODELS[1], PINNED, (4, 8, 12))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_turn_of_every_model_and_client_stays_exact(tmp_path, model, client):
+    prove(tmp_path, model, client, range(1, 13))

@@ -1,0 +1,197 @@
+"""What a snapshot holds beside the files: times, modes, empty directories and the repository."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flightlog.store.git.snapshot_state import find_outer_git_dir
+from support.shadow import fsck, opened
+
+ENV = {
+    "PATH": os.environ["PATH"],
+    "HOME": "/nonexistent",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_DATE": "1700000000 +0000",
+    "GIT_COMMITTER_DATE": "1700000000 +0000",
+} | {
+    f"GIT_{who}_{what}": f"{what}@x"
+    for who in ("AUTHOR", "COMMITTER")
+    for what in ("NAME", "EMAIL")
+}
+
+
+def git(folder, *words):
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=ENV, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def picture(folder):
+    """Everything there is: content, mode, time, directories, git's own files; not access times."""
+    found = {}
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        status = path.lstat()
+        data = (
+            b""
+            if path.is_dir()
+            else str(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
+        )
+        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data)
+    return found
+
+
+def looks(folder):
+    return [
+        git(folder, *words)
+        for words in (
+            ("log", "--all", "--format=%H %s"),
+            ("--no-optional-locks", "status", "--porcelain=v2", "--branch"),
+            ("stash", "list"),
+            ("reflog",),
+            ("branch", "-a"),
+            ("for-each-ref",),
+        )
+    ]
+
+
+@pytest.fixture
+def work(tmp_path):
+    """A repository with two commits, a stash, a staged and an unstaged change."""
+    folder = tmp_path / "work"
+    (folder / "src" / "empty").mkdir(parents=True)
+    (folder / "src" / "a.py").write_text("a = 1\n")
+    (folder / "b.txt").write_text("b\n")
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    (folder / "b.txt").write_text("stashed\n")
+    git(folder, "stash")
+    (folder / "b.txt").write_text("staged\n")
+    git(folder, "add", "b.txt")
+    (folder / "src" / "a.py").write_text("a = 2\n")
+    os.utime(folder / "src" / "a.py", ns=(1, 1_600_000_000_123_456_789))
+    (folder / "src" / "a.py").chmod(0o640)
+    return folder
+
+
+def meddle(folder):
+    """What an agent may do to files and history."""
+    git(folder, "commit", "-qam", "FUTURE")
+    git(folder, "branch", "other")
+    git(folder, "stash", "drop")
+    git(folder, "tag", "v1")
+    (folder / "new.txt").write_text("new\n")
+    git(folder, "add", "new.txt")
+    (folder / "src" / "a.py").unlink()
+    (folder / "made" / "deep").mkdir(parents=True)
+    (folder / "src" / "empty").rmdir()
+    git(folder, "gc", "-q", "--prune=now")
+
+
+def test_a_restore_brings_back_repository_times_and_directories(work):
+    trees = opened(work)
+    trees.save_snapshot("baseline")
+    before, seen = picture(work), looks(work)
+    meddle(work)
+    assert looks(work) != seen
+    trees.save_snapshot("later")
+    later = picture(work)
+
+    trees.restore_snapshot("baseline")
+    assert picture(work) == before
+    assert looks(work) == seen
+    trees.restore_snapshot("later")
+
+    assert picture(work) == later
+    fsck(work)
+
+
+def test_an_empty_directory_gets_the_whole_repository(work, tmp_path):
+    trees = opened(work)
+    trees.save_snapshot("baseline")
+    before, seen = picture(work), looks(work)
+    shutil.rmtree(work)
+    work.mkdir()
+
+    opened(work, line="again").restore_snapshot("baseline")
+
+    assert looks(work) == seen
+    assert picture(work) == before
+
+
+def test_a_repository_made_after_the_snapshot_goes(tmp_path):
+    work = tmp_path / "work"
+    (work / "sub").mkdir(parents=True)
+    (work / "sub" / "x").write_text("x\n")
+    trees = opened(work)
+    trees.save_snapshot("baseline")
+    before = picture(work)
+    for folder in (work, work / "sub"):
+        git(folder, "init", "-q")
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "mine")
+    trees.save_snapshot("later")
+
+    trees.restore_snapshot("baseline")
+    assert picture(work) == before
+    trees.restore_snapshot("later")
+
+    assert git(work / "sub", "log", "--format=%s") == "mine\n"
+
+
+def test_the_outer_repository_of_a_linked_work_tree_is_restored(work, tmp_path):
+    linked = tmp_path / "linked"
+    git(work, "stash", "-q")
+    git(work, "worktree", "add", "-q", str(linked))
+    outer = find_outer_git_dir(linked)
+    assert outer == work / ".git"
+    assert find_outer_git_dir(work / "src") == work / ".git"
+    assert find_outer_git_dir(work) is None
+    trees = opened(linked, outer=outer)
+    trees.save_snapshot("baseline")
+    seen, before = looks(linked), picture(outer)
+    (linked / "b.txt").write_text("committed\n")
+    git(linked, "commit", "-qam", "FUTURE")
+
+    trees.restore_snapshot("baseline")
+
+    assert looks(linked) == seen
+    assert picture(outer) == before
+
+
+def test_an_unchanged_repository_is_not_read_again(work):
+    trees = opened(work)
+    first = trees.save_snapshot("one")
+    objects = sum(
+        1 for path in (work.parent / ".shadow_git" / "objects").rglob("*") if path.is_file()
+    )
+    second = trees.save_snapshot("two")
+    trees.keep_tables()
+    third = opened(work).save_snapshot("three")
+
+    assert first.state == second.state == third.state
+    assert objects == sum(
+        1 for path in (work.parent / ".shadow_git" / "objects").rglob("*") if path.is_file()
+    )
+    git(work, "branch", "only-a-ref")
+    changed = trees.save_snapshot("four")
+    assert changed.tree == first.tree
+    assert changed.state != first.state
+    assert len(trees.read_state(changed).repository) == len(trees.read_state(first).repository) + 2
+
+
+def test_a_lock_of_a_running_git_is_not_restored(work):
+    trees = opened(work)
+    (work / ".git" / "index.lock").write_text("")
+    trees.save_snapshot("baseline")
+    (work / ".git" / "index.lock").unlink()
+
+    trees.restore_snapshot("baseline")
+
+    assert not Path(work / ".git" / "index.lock").exists()
