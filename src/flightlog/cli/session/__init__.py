@@ -136,7 +136,7 @@ def usage(*, by: str, project: str, timezone: str, **flags: Any) -> None:
 
 @session.command(
     epilog=format_examples(
-        "flightlog session search greeting",
+        "flightlog search greeting",
         """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'""",
     )
 )

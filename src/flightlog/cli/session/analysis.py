@@ -287,7 +287,9 @@ def _print_context(measured: "SessionContext") -> None:
         rows.append([pluralize(len(keys) - PARTS_MAX, "other part"), "", f"{hidden:,}", "", ""])
     rows.append(["total", "", f"{peak.input_tokens:,}", "", f"{last.input_tokens:,}"])
     places = [f"at #{request.address.partition('#')[2]}" for request in (peak, last)]
-    print_table(["part", "", places[0], "", places[1]], rows, right=(2, 3, 4))
+    shown = 4 if last is peak else 5  # the last column repeats the third if both are one request
+    heads = ["part", "", places[0], "", places[1]][:shown]
+    print_table(heads, [row[:shown] for row in rows], right=tuple(range(2, shown)))
     click.echo("~ shared out by characters; all others are exact differences\n", err=True)
 
 
