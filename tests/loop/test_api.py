@@ -99,3 +99,15 @@ def test_a_plan_that_is_wrong_is_refused_on_one_line_with_its_place(tmp_path):
         "ralph-runtime: plan.yaml:2:31: there is no `rum` here",
         "  did you mean `run`?",
     ]
+
+
+def test_a_key_of_a_task_is_not_suggested_where_it_is_refused(tmp_path):
+    root = project(tmp_path / "p", "name: x\ntasks: []\n")
+
+    ran = ralph(root, "run", "--plan", "plan.yaml")
+
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines() == [
+        "ralph-runtime: plan.yaml:1:1: there is no `name` here",
+        "  see every key: ralph-runtime schema",
+    ]

@@ -139,7 +139,9 @@ def _explain_error(message: str, tree: CommentedMap, name: str) -> Invalid:
     if unknown:
         where = (*where, key)
         what = f"there is no `{key}` here"
-    keys = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
+    # A type that has the key is not the one that lacks it.
+    kinds = [kind for kind in _STRUCTS if key not in kind.__struct_fields__]
+    keys = sorted({field for kind in kinds for field in kind.__struct_fields__})
     hint = suggest_name(key, keys, "see every key: flightlog loop schema")
     return Invalid(f"{name}{_line_and_column(tree, where)}: {what}", hint=hint)
 
