@@ -37,6 +37,7 @@ READS: dict[str, tuple[str, ...]] = {
     "trust": ("", "runs/tax"),
     "completion": ("bash",),
     "session list": ("", "--limit 3 --since 1d", "--since 2026-11-17", "--project none"),
+    "search": ("tax", "nothing-like-it"),
     "session search": ("tax", "nothing-like-it"),
     "session findings": ("", "f79aadd6", "--project none", "f79aadd6 --since 1d"),
     "session show": (

@@ -512,6 +512,7 @@ OUTPUTS: dict[str, Any] = {
     "completion": CompletionOutput,
     "session follow": Entry,
     "session list": list[SessionSummary],
+    "search": SearchOutput,
     "session search": SearchOutput,
     "session findings": FindingsOutput,
     "session show": SessionShowOutput | Subagent | Turn | Step,
