@@ -60,14 +60,28 @@ def watching(desk):
     try:
         until(lambda: "3 running" in screen(), 20)
         yield desk
+        # It ends by its own key and in time: `make coverage` loses what a killed process ran.
+        until(has_quit)
     finally:
         tmux("kill-server")
         until(lambda: "no server" in tmux("list-sessions").stderr)
 
 
-def process_of_watch():
+def children_of_shell():
     shell = tmux("display-message", "-p", "#{pane_pid}").stdout.strip()
-    (child,) = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+    return Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
+
+
+def has_quit():
+    """Leave what is open, then `watch`; return whether it has ended."""
+    for key in ("Escape", "q"):
+        tmux("send-keys", key)
+        time.sleep(0.2)  # a key that follows Escape at once is one with it
+    return not children_of_shell()
+
+
+def process_of_watch():
+    (child,) = children_of_shell()
     return Path("/proc", child)
 
 
