@@ -14,7 +14,7 @@ from typing import Any
 
 from genai_prices.data import providers
 
-from flightlog.usage.price_table import SOURCE, TAKEN
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.prices import matches_pattern
 
 OWN = "anthropic"
@@ -179,10 +179,10 @@ def main() -> None:
     """Write the tables; the date changes with the library's version."""
     source = f"genai-prices {importlib.metadata.version('genai-prices')}"
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    taken = TAKEN if source == SOURCE else today
+    taken = PRICES_FROM["date"] if source == PRICES_FROM["source"] else today
     own = next(provider for provider in providers if provider.id == OWN)
     (TARGET / "price_table.py").write_text(
-        f'{HEAD}SOURCE = "{source}"\nTAKEN = "{taken}"\n# fmt: off\n'
+        f'{HEAD}PRICES_FROM = {{"source": "{source}", "date": "{taken}"}}\n# fmt: off\n'
         f"ROWS: tuple[PriceRow, ...] = (\n{format_rows(list(rows(own)))}\n)\n"
     )
     tables = []

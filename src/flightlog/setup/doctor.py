@@ -41,7 +41,7 @@ from flightlog.store.locks import find_holder
 from flightlog.store.recordings import sessions as recorded
 from flightlog.store.recordings.adoption import list_recorded_sessions, lost_sessions
 from flightlog.store.recordings.reader import raw_lines
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS  # prices older than this are reported
 FREE_BYTES_MIN = 500_000_000  # less free space is a warning

@@ -34,7 +34,7 @@ from flightlog.store.index.files import SyncStats
 from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.digest import UsageDigest, best_rows, digest_sessions, estimate_bucket
 from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, UsageReport, build_report, filter_digests, total_row
 

@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage, UsageQuality
-from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList, PriceRow
+from flightlog.usage.price_table import PRICES_FROM, ROWS, PriceList, PriceRow
 
-PRICES_FROM = {"source": SOURCE, "date": TAKEN}
 _VENDOR_END = r"-v\d+(:\d+)?$"  # a cloud vendor's version of the model's name
 _DATE = r"-(\d{4})-?(\d\d)-?(\d\d)$"  # of a snapshot: 2026-08-07 or 20260807
 # What agents and gateways write before a model's name. Behind any other word, such as the name of
@@ -191,7 +190,7 @@ def matches_pattern(pattern: str, name: str) -> bool:
 def _in_force(lists: tuple[PriceList, ...], at_ms: int | None) -> PriceList:
     if len(lists) == 1:
         return lists[0]
-    day, clock = TAKEN, ""
+    day, clock = PRICES_FROM["date"], ""
     if at_ms:  # 0 is a response without a time
         moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
         day, clock = moment[:10], moment[11:16]

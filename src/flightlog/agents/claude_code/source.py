@@ -88,18 +88,7 @@ def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
 class ClaudeCodeSource:
     """Read transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` describes the methods."""
 
-    fidelity = Fidelity(
-        timestamps=True,
-        usage=True,
-        client_totals=True,
-        thinking=True,
-        tool_results=True,
-        subagents=True,
-        system_prompt=True,
-        exit_codes=True,
-        permissions=True,
-        file_changes=True,
-    )
+    fidelity = Fidelity()
 
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""

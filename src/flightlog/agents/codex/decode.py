@@ -290,17 +290,7 @@ class CodexSource(LineSource):
 SOURCE = CodexSource(
     LineFormat(
         agent=AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            system_prompt=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False),
         new_decoder=RolloutDecoder,
         new_counter=counting.RolloutCounter,
         usage_needles=counting.NEEDLES,

@@ -274,18 +274,7 @@ class CopilotSource(LineSource):
 SOURCE = CopilotSource(
     LineFormat(
         agent="copilot",
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            client_totals=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            system_prompt=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(),
         new_decoder=CopilotDecoder,
         new_counter=CopilotCounter,
         usage_needles=USAGE_NEEDLES,

@@ -263,15 +263,7 @@ class GeminiSource(LineSource):
 SOURCE = GeminiSource(
     LineFormat(
         agent=files.AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            exit_codes=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, system_prompt=False, permissions=False),
         new_decoder=GeminiDecoder,
         new_counter=GeminiCounter,
         usage_needles=(b'"gemini"',),

@@ -275,15 +275,7 @@ class PiSource(LineSource):
 SOURCE = PiSource(
     LineFormat(
         agent="pi",
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            system_prompt=True,
-            exit_codes=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, subagents=False, permissions=False),
         new_decoder=PiDecoder,
         new_counter=PiCounter,
         usage_needles=USAGE_NEEDLES,

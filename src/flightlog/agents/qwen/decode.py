@@ -326,16 +326,7 @@ def _decode_system(record: dict[str, Any]) -> Event:
 SOURCE = LineSource(
     LineFormat(
         agent=AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, system_prompt=False),
         new_decoder=QwenDecoder,
         new_counter=QwenCounter,
         usage_needles=(API_RESPONSE.encode(), b'"assistant"'),

@@ -20,7 +20,7 @@ from flightlog.model.usage import (
     format_tokens,
     format_units,
 )
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.report import BlockProjection, UsageReport, project_block
 from flightlog.usage.report_json import report_json
 from flightlog.views.json_output import as_json as as_json_text
