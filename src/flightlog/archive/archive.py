@@ -122,9 +122,8 @@ class Archive:
             raise NotFound(f"no session begins with {prefix!r}", hint="flightlog session list")
         if len(matches) > 1:
             some = ", ".join(matches[:5])
-            raise Invalid(
-                f"{len(matches)} sessions begin with {prefix!r}", hint=f"write more of it: {some}"
-            )
+            hint = f"write more of it: {some}"
+            raise Invalid(f"{len(matches)} sessions begin with {prefix!r}", hint=hint)
         return self.recordings[matches[0]]
 
     def latest_session(self) -> str:

@@ -29,14 +29,11 @@ def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
         return
     if report.chats_with_words:
         earlier = pluralize(report.chats_with_words, "earlier chat")
-        click.echo(
-            f"new rows have no words; {earlier} with words: flightlog dataset strip-words", err=True
-        )
+        line = f"new rows have no words; {earlier} with words: flightlog dataset strip-words"
+        click.echo(line, err=True)
     else:
-        click.echo(
-            "words are left out; to track them redacted, set track_words = true under [dataset]",
-            err=True,
-        )
+        line = "words are left out; to track them redacted, set track_words = true under [dataset]"
+        click.echo(line, err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
 
 

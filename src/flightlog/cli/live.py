@@ -157,15 +157,13 @@ def swap(
             print_json(advice)
             return
         for profile_row in advice["profiles"]:
-            click.echo(
-                f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used"
-            )
+            line = f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used"
+            click.echo(line)
         click.echo(advice["advice"] or "no switch needed")
         return
     if profile is None:
-        raise Invalid(
-            "no profile named for the session", hint=f"flightlog live swap {session_id} PROFILE"
-        )
+        hint = f"flightlog live swap {session_id} PROFILE"
+        raise Invalid("no profile named for the session", hint=hint)
     switch = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(switch)

@@ -24,51 +24,35 @@ from flightlog.model.errors import (
 )
 from flightlog.model.text import make_inert, spell_commands
 
-# name: (module, attribute, help line of at most 45 characters)
+# name: (module below flightlog, attribute, help line of at most 45 characters)
 COMMANDS = {
-    "up": ("flightlog.cli.overview", "up", "Summarize your sessions and suggest commands."),
-    "init": ("flightlog.cli.setup", "init", "Register the recording hook with an agent."),
-    "uninstall": (
-        "flightlog.cli.overview",
-        "undo_init",
-        "Undo what init did, and list what stays.",
-    ),
-    "demo": ("flightlog.cli.overview", "demo", "Record a scripted agent and show the result."),
-    "doctor": ("flightlog.cli.setup", "doctor", "Check the installation and report problems."),
-    "status": ("flightlog.cli.overview", "status", "Show running sessions and recording status."),
-    "watch": ("flightlog.cli.live", "watch", "Watch running sessions, costs and problems."),
-    "settle": ("flightlog.cli.overview", "settle", "Archive new session data, update the index."),
-    "config": ("flightlog.cli.setup", "config", "Show the settings and where each comes from."),
-    "privacy": ("flightlog.cli.privacy", "privacy", "Find, redact and guard private data."),
-    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository, run or plan may do."),
-    "help": ("flightlog.cli.overview", "help_", "Explain a command, or all symbols."),
-    "completion": ("flightlog.cli.completion", "completion", "Print the shell completion script."),
-    "session": ("flightlog.cli.session", "session", "List, show, search, count, export sessions."),
-    "cache": (
-        "flightlog.cli.session.analysis",
-        "cache",
-        "Show cache misses, their causes and cost.",
-    ),
-    "context": (
-        "flightlog.cli.session.analysis",
-        "context",
-        "Show what filled the context and its cost.",
-    ),
-    "trace": ("flightlog.cli.trace", "trace", "Follow links between sessions, commits, rows."),
-    "blame": ("flightlog.cli.trace", "blame", "Show which prompt wrote a line."),
-    "serve": ("flightlog.web.commands", "serve", "Browse sessions in a local web page."),
-    "share": ("flightlog.web.commands", "share", "Write a session as one redacted HTML page."),
-    "mcp": ("flightlog.mcp.server", "mcp", "Answer a coding agent's questions (MCP)."),
-    "live": ("flightlog.cli.live", "live", "Show running sessions, profiles and costs."),
-    "loop": ("flightlog.cli.loop", "loop", "Run a plan unattended (also ralph-runtime)."),
-    "lab": ("flightlog.cli.lab", "lab", "Experiment on sessions (also harness)."),
-    "retro": ("flightlog.cli.retro.analyze", "retro", "Analyze past sessions (also chat-retro)."),
-    "issue": ("flightlog.cli.retro.issues", "issue", "Publish safe issues (also issue-workflow)."),
-    "dataset": (
-        "flightlog.cli.dataset",
-        "dataset",
-        "Track training rows (also ml-data-collector).",
-    ),
+    "up": ("cli.overview", "up", "Summarize your sessions and suggest commands."),
+    "init": ("cli.setup", "init", "Register the recording hook with an agent."),
+    "uninstall": ("cli.overview", "undo_init", "Undo what init did, and list what stays."),
+    "demo": ("cli.overview", "demo", "Record a scripted agent and show the result."),
+    "doctor": ("cli.setup", "doctor", "Check the installation and report problems."),
+    "status": ("cli.overview", "status", "Show running sessions and recording status."),
+    "watch": ("cli.live", "watch", "Watch running sessions, costs and problems."),
+    "settle": ("cli.overview", "settle", "Archive new session data, update the index."),
+    "config": ("cli.setup", "config", "Show the settings and where each comes from."),
+    "privacy": ("cli.privacy", "privacy", "Find, redact and guard private data."),
+    "trust": ("cli.trust", "trust", "Allow what a repository, run or plan may do."),
+    "help": ("cli.overview", "help_", "Explain a command, or all symbols."),
+    "completion": ("cli.completion", "completion", "Print the shell completion script."),
+    "session": ("cli.session", "session", "List, show, search, count, export sessions."),
+    "cache": ("cli.session.analysis", "cache", "Show cache misses, their causes and cost."),
+    "context": ("cli.session.analysis", "context", "Show what filled the context and its cost."),
+    "trace": ("cli.trace", "trace", "Follow links between sessions, commits, rows."),
+    "blame": ("cli.trace", "blame", "Show which prompt wrote a line."),
+    "serve": ("web.commands", "serve", "Browse sessions in a local web page."),
+    "share": ("web.commands", "share", "Write a session as one redacted HTML page."),
+    "mcp": ("mcp.server", "mcp", "Answer a coding agent's questions (MCP)."),
+    "live": ("cli.live", "live", "Show running sessions, profiles and costs."),
+    "loop": ("cli.loop", "loop", "Run a plan unattended (also ralph-runtime)."),
+    "lab": ("cli.lab", "lab", "Experiment on sessions (also harness)."),
+    "retro": ("cli.retro.analyze", "retro", "Analyze past sessions (also chat-retro)."),
+    "issue": ("cli.retro.issues", "issue", "Publish safe issues (also issue-workflow)."),
+    "dataset": ("cli.dataset", "dataset", "Track training rows (also ml-data-collector)."),
 }
 
 EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
@@ -91,7 +75,7 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(module), attribute)
+        command = getattr(import_module(f"flightlog.{module}"), attribute)
         assert isinstance(command, click.Command)
         if any(name.endswith("_COMPLETE") for name in os.environ):
             from flightlog.cli.completion import is_completing, offer_ids

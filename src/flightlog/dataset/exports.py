@@ -190,16 +190,13 @@ def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str,
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
     if form in _ONE_FILE and output.is_dir():
-        raise Invalid(
-            f"{form} needs a file, not a directory: {output}",
-            hint=f"--output {output / 'rows.jsonl'}",
-        )
+        hint = f"--output {output / 'rows.jsonl'}"
+        raise Invalid(f"{form} needs a file, not a directory: {output}", hint=hint)
     try:
         return FORMS[form](dataset, output)
     except OSError as error:
-        raise Unavailable(
-            f"cannot write {output}: {error.strerror}", hint="choose another --output"
-        ) from error
+        hint = "choose another --output"
+        raise Unavailable(f"cannot write {output}: {error.strerror}", hint=hint) from error
 
 
 def _write_jsonl(dataset: DatasetReader, output: Path) -> dict[str, int]:

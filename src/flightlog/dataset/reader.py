@@ -65,9 +65,8 @@ def check_judgment(kind: str, field: str, value: object) -> None:
     """Raise `Invalid` unless rows of this kind have `field`, and it can have this value."""
     fields = sorted(name for name, (kinds, _) in _JUDGMENTS.items() if kind in kinds)
     if field not in fields:
-        raise Invalid(
-            f"no such judgment of a {kind}: {field[:40]!r}", hint=f"one of: {', '.join(fields)}"
-        )
+        hint = f"one of: {', '.join(fields)}"
+        raise Invalid(f"no such judgment of a {kind}: {field[:40]!r}", hint=hint)
     rating = value.get("rating") if isinstance(value, dict) else value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_hash = isinstance(value, str) and re.fullmatch("[0-9a-f]{7,64}", value) is not None

@@ -30,10 +30,10 @@ from flightlog.agents.claude_code.stream import (
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
 from flightlog.model.errors import UNREADABLE, Unavailable
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.model.text import make_inert, one_line
+from flightlog.model.text import format_utc_ms, make_inert, one_line
 from flightlog.retro import events, logs
 from flightlog.retro.state import Pattern, PatternEvidence, RetroAnalysis
-from flightlog.retro.store import RetroStore, format_utc_timestamp
+from flightlog.retro.store import RetroStore
 from flightlog.store import output_files
 
 ORDER_END = (
@@ -161,7 +161,7 @@ class Analyst:
         self._session, self._environment = session, environment
         in_full = environment.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
-        self._page = f"outputs/analyst_{format_utc_timestamp(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
+        self._page = f"outputs/analyst_{format_utc_ms(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
         self._replies: list[str] = []
         start = self._load_start()
         # The agent's own total, and the part of it that the metrics hold.
@@ -182,7 +182,7 @@ class Analyst:
         """
         outcome = self._run_prompt(prompt)
         for call in read_tool_calls(outcome.records):
-            self._log.append_call(format_utc_timestamp(self._store.now_ms()), *call)
+            self._log.append_call(format_utc_ms(self._store.now_ms()), *call)
         result = read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
         error: logs.ErrorKind | None = (

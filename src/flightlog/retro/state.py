@@ -281,11 +281,6 @@ class RetroAnalysis(Struct, frozen=True):
             raise ValueError("a confidence is not between 0 and 1")
 
 
-def encode_analysis(analysis: RetroAnalysis) -> str:
-    """Return the file's text."""
-    return msgspec.json.format(msgspec.json.encode(analysis), indent=2).decode() + "\n"
-
-
 class _AnalysisHead(Struct):
     schema_version: int = VERSION
 

@@ -145,9 +145,8 @@ def layout_of(root: Path) -> int:
     except FileNotFoundError:
         return FIRST
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Unreadable(
-            f"{MARK} cannot be read: {root / MARK}", hint="flightlog doctor"
-        ) from error
+        hint = "flightlog doctor"
+        raise Unreadable(f"{MARK} cannot be read: {root / MARK}", hint=hint) from error
     if not isinstance(layout, int) or layout < FIRST:
         raise Unreadable(f"{MARK} names no layout: {root / MARK}", hint="flightlog doctor")
     return layout
@@ -158,9 +157,8 @@ def ensure_writable(root: Path) -> None:
     try:
         have = layout_of(root)
     except Unreadable as error:
-        raise Misconfigured(
-            f"{error.message}; nothing is written", hint="flightlog doctor"
-        ) from error
+        hint = "flightlog doctor"
+        raise Misconfigured(f"{error.message}; nothing is written", hint=hint) from error
     if have > FIRST:
         message = f"layout {have} needs a later flightlog, this one writes layout {FIRST}; nothing is written"
         raise Misconfigured(f"{message}: {root}", hint="pip install --upgrade flightlog")
@@ -214,9 +212,8 @@ def _write_summary(
     before = path.read_bytes() if path.is_file() else None
     body = summarise(name, group, before)
     if not body.strip():
-        raise Invalid(
-            f"an empty summary: {name}", hint="items are deleted only after they are summarized"
-        )
+        hint = "items are deleted only after they are summarized"
+        raise Invalid(f"an empty summary: {name}", hint=hint)
     if body != before:
         replace_file(path, body)
 

@@ -162,10 +162,8 @@ class ExchangeStore:
         if index not in self._requests:
             list(self.read_all())
         if index not in self._requests:
-            raise NotFound(
-                f"the record of exchange {index} is gone: {self.folder}",
-                hint="restore the file from a backup",
-            )
+            hint = "restore the file from a backup"
+            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint=hint)
         return self._requests[index]
 
     def _open_response_path(self, index: int) -> Path:

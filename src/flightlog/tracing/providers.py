@@ -237,9 +237,8 @@ class TraceContext:
         with suppress(NotFound):
             matches.add(self.archive.find_recording(prefix).session)
         if len(matches) > 1:
-            raise Invalid(
-                f"{len(matches)} sessions start with {prefix!r}", hint="use a longer prefix"
-            )
+            hint = "use a longer prefix"
+            raise Invalid(f"{len(matches)} sessions start with {prefix!r}", hint=hint)
         if not matches:
             raise NotFound(f"no session starts with {prefix!r}", hint="flightlog session list")
         return matches.pop()

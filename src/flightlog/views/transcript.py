@@ -191,11 +191,9 @@ def _first_of(text: str, lines_max: int) -> str:
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time as text; `?` if it is unknown."""
-    return (
-        datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
-        if at_ms is not None
-        else "?"
-    )
+    if at_ms is not None:
+        return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
+    return "?"
 
 
 def describe_client(agent: str, version: str, cwd: str) -> str:
@@ -376,8 +374,6 @@ def _describe_hooks(call: ToolCall) -> str:
 
 
 def _truncate_line(line: str) -> str:
-    return (
-        line
-        if len(line) <= LINE_WIDTH_MAX
-        else f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"
-    )
+    if len(line) <= LINE_WIDTH_MAX:
+        return line
+    return f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"

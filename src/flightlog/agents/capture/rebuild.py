@@ -207,11 +207,9 @@ def _message_hash(message: Json) -> str:
 def _with_block_content(message: Json) -> Json:
     """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
-    return (
-        {**message, "content": [{"type": _TEXT, _TEXT: content}]}
-        if isinstance(content, str)
-        else message
-    )
+    if isinstance(content, str):
+        return {**message, "content": [{"type": _TEXT, _TEXT: content}]}
+    return message
 
 
 def _without_billing_header(system: Any) -> Any:

@@ -123,10 +123,8 @@ def find(given: str, path: str) -> Path:
     program = shutil.which(given or "claude", path=path)
     if program is None:
         detail = f"no program at {given}" if given else "no `claude` on the path"
-        raise NotFound(
-            f"Claude Code was not found: {detail}",
-            hint="install it, or name its path: export FLIGHTLOG_CLAUDE=/path/to/claude",
-        )
+        hint = "install it, or name its path: export FLIGHTLOG_CLAUDE=/path/to/claude"
+        raise NotFound(f"Claude Code was not found: {detail}", hint=hint)
     return Path(program)
 
 

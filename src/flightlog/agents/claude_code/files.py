@@ -59,9 +59,8 @@ def absolute_path(variable: str, given: str) -> str:
     """Return the directory a variable names, `~` expanded, or raise `Misconfigured`."""
     path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
     if path.startswith("~"):
-        raise Misconfigured(
-            f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path"
-        )
+        hint = f"export {variable}=/an/absolute/path"
+        raise Misconfigured(f"no such home directory: {given}", hint=hint)
     if not path.startswith("/"):
         hint = f'export {variable}="$PWD/{given}"'
         raise Misconfigured(f"{variable} is not an absolute path: {given}", hint=hint)

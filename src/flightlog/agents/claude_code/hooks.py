@@ -23,9 +23,8 @@ from flightlog.model.usage import ClientCacheReport
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.hook_log import STATUS, StatusRecord, read_hook_records, read_new_records
 
-KEEP_DAYS_DEFAULT = (
-    30  # after so many days Claude Code deletes transcripts if its settings name no number
-)
+# After so many days Claude Code deletes transcripts if its settings name no number.
+KEEP_DAYS_DEFAULT = 30
 _DURATION_MS_MAX = 10**12  # thirty years; more is no duration
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
 # The events that every tested version knows.
@@ -40,14 +39,8 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     (
         (2, 1, 100),
         (
-            *(
-                "ConfigChange",
-                "CwdChanged",
-                "Elicitation",
-                "ElicitationResult",
-                "InstructionsLoaded",
-            ),
-            *("PermissionDenied", "PostCompact", "Setup", "StopFailure"),
+            *("ConfigChange", "CwdChanged", "Elicitation", "ElicitationResult"),
+            *("InstructionsLoaded", "PermissionDenied", "PostCompact", "Setup", "StopFailure"),
             *("TaskCompleted", "TaskCreated", "TeammateIdle"),
         ),
     ),
@@ -83,11 +76,9 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
 def keep_days(config_dir: Path) -> int:
     """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
     days = _read_settings(config_dir).get("cleanupPeriodDays")
-    return (
-        days
-        if isinstance(days, int) and not isinstance(days, bool) and days >= 0
-        else KEEP_DAYS_DEFAULT
-    )
+    if isinstance(days, int) and not isinstance(days, bool) and days >= 0:
+        return days
+    return KEEP_DAYS_DEFAULT
 
 
 def find_plugin(config_dir: Path) -> str:

@@ -150,9 +150,8 @@ def load_scenario(path: Path) -> Scenario:
     try:
         data = json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, YAMLError) as error:
-        raise Invalid(
-            f"the scenario cannot be read: {error}", hint="correct the line it names"
-        ) from error
+        hint = "correct the line it names"
+        raise Invalid(f"the scenario cannot be read: {error}", hint=hint) from error
     return parse_scenario(data)
 
 
@@ -161,9 +160,8 @@ def parse_scenario(data: object) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
-        raise Invalid(
-            f"the scenario cannot be used: {error}", hint=_nearest_field(str(error))
-        ) from error
+        hint = _nearest_field(str(error))
+        raise Invalid(f"the scenario cannot be used: {error}", hint=hint) from error
 
 
 def _nearest_field(message: str) -> str:

@@ -81,19 +81,16 @@ def compare(
         print_analysis(analysis) if analysis else None
         _print_divergence(root)
     if write and analysis:
-        click.echo(
-            f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}",
-            err=True,
-        )
+        line = f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}"
+        click.echo(line, err=True)
 
 
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
     """Print the statistics of the samples."""
     for answer in analysis.questions:
         recorded = one_line(answer.recorded_action, 90)
-        click.echo(
-            make_inert(f"\n{answer.name}" + (f"  (recorded: {recorded})" if recorded else ""))
-        )
+        line = make_inert(f"\n{answer.name}" + (f"  (recorded: {recorded})" if recorded else ""))
+        click.echo(line)
         _print_groups(answer)
         for against in answer.comparisons:
             _print_against(against, answer)
@@ -146,9 +143,8 @@ def _print_groups(answer: "QuestionResult") -> None:
             f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount
         )
         stopped = "  (stopped by --until-width)" if group.is_stopped_early else ""
-        click.echo(
-            make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}")
-        )
+        line = make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}")
+        click.echo(line)
 
 
 def _group_rows(group: "GroupSummary") -> list[list[str]]:

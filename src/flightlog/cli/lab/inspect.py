@@ -103,11 +103,9 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
 
 
 def _format_branch(meta: dict[str, Any]) -> str:
-    return (
-        f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}"
-        if "replay_turn" in meta
-        else "-"
-    )
+    if "replay_turn" in meta:
+        return f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}"
+    return "-"
 
 
 def format_usd(amount: float | None) -> str:

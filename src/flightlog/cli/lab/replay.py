@@ -148,11 +148,9 @@ def _print_turns(turns: "list[ReplayTurn]") -> None:
 
 
 def _count_passed(verifiers: list[dict[str, Any]]) -> str:
-    return (
-        f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
-        if verifiers
-        else "-"
-    )
+    if verifiers:
+        return f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
+    return "-"
 
 
 def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
@@ -187,9 +185,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
             err=True,
         )
     if len(effects) > _EFFECTS_MAX:
-        click.echo(
-            f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True
-        )
+        line = f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json"
+        click.echo(line, err=True)
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
@@ -198,9 +195,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         later = certificate.get("later_requests") or {}
         if later.get("first_difference"):
             what = f"{later['equal']} of {later['compared']} later requests equal the recorded ones"
-            click.echo(
-                make_inert(f"{meta['run_name']}: {what}; {later['first_difference']}"), err=True
-            )
+            line = make_inert(f"{meta['run_name']}: {what}; {later['first_difference']}")
+            click.echo(line, err=True)
     click.echo(f"\n{make_inert(str(folder))}", err=True)
 
 

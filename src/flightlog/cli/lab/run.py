@@ -96,11 +96,8 @@ class SamplingProgress:
         if self._live:
             seconds = time.monotonic() - self._began
             end = "\n" if done == whole else ""
-            click.echo(
-                f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}",
-                err=True,
-                nl=False,
-            )
+            line = f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}"
+            click.echo(line, err=True, nl=False)
 
 
 @click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")

@@ -313,9 +313,8 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
     from flightlog.loop.runner.driver import ControlRequest
 
     if not service.send_request(open_runtime(), session, ControlRequest(request, reason=reason)):
-        raise Conflict(
-            f"{session} is not running", hint=f"flightlog loop status --session {session}"
-        )
+        hint = f"flightlog loop status --session {session}"
+        raise Conflict(f"{session} is not running", hint=hint)
     print_outcome(
         {"session": session, "request": request}, f"asked {session} to {request}", as_json=as_json
     )

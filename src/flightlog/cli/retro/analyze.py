@@ -153,9 +153,8 @@ def apply(recommendation: str, *, yes: bool, as_json: bool) -> None:
     ask = f"not written; to write it: flightlog retro apply {one.id} --yes"
     print_outcome(fields, undo if is_agreed else ask, as_json=as_json)
     if not is_agreed and not sys.stdin.isatty():
-        raise Invalid(
-            "writing needs a terminal or --yes", hint=f"flightlog retro apply {one.id} --yes"
-        )
+        hint = f"flightlog retro apply {one.id} --yes"
+        raise Invalid("writing needs a terminal or --yes", hint=hint)
 
 
 @retro.command(epilog="Example: flightlog retro undo instruction-1f2e3d4c5b")
@@ -255,9 +254,8 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     chosen = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
-        raise Invalid(
-            f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}"
-        )
+        hint = f"one of: {', '.join(CHARTS)}"
+        raise Invalid(f'no such chart: "{one_line(values, 40)}"', hint=hint)
     event = msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet)
     open_store().journal.append(event, durable=True)
     line = "it applies from the next analysis: flightlog retro analyze"

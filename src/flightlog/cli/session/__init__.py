@@ -282,10 +282,8 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
-            raise Conflict(
-                f"not a directory: {output}",
-                hint="a trajectory has several files: name a new directory",
-            )
+            hint = "a trajectory has several files: name a new directory"
+            raise Conflict(f"not a directory: {output}", hint=hint)
         write_bundle(output, bundle)
         outcome = {
             "session": session.id,

@@ -180,9 +180,8 @@ def _print_archive(
     heads = [by, "misses", "sessions", "tokens written again", "extra cost"]
     print_table(heads, cells, right=(1, 2, 3, 4))
     known = sum(analysis.has_request_log for analysis in analyses)
-    click.echo(
-        f"causes are known from requests in {known:,} of {len(analyses):,} sessions", err=True
-    )
+    line = f"causes are known from requests in {known:,} of {len(analyses):,} sessions"
+    click.echo(line, err=True)
 
 
 def _analyze_sessions(archive: "Archive", start_ms: int) -> "list[SessionAnalysis]":

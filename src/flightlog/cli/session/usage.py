@@ -101,14 +101,11 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     _print_client_units(report)
     _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
-        click.echo(
-            f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor",
-            err=True,
-        )
+        line = f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor"
+        click.echo(line, err=True)
     if report.total.unpriced_models:
-        click.echo(
-            f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True
-        )
+        line = f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}"
+        click.echo(line, err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 

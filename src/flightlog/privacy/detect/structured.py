@@ -334,12 +334,8 @@ def _judge_url(text: bytes, start: int) -> Candidate | None:
     middle = text.find(b":", 3)
     if middle < 0:
         token = text[3:].split(b"@")[0]
-        random = randomness.is_random(token)
-        return (
-            Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM)
-            if random
-            else None
-        )
+        hit = Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM)
+        return hit if randomness.is_random(token) else None
     password = text[middle + 1 : -1]
     if not 3 <= len(password) <= 200 or randomness.is_masked(password):
         return None
@@ -377,11 +373,9 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
         fine = randomness.is_password_like(value)
     at = start + text.rfind(value)
-    return (
-        Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
-        if fine
-        else None
-    )
+    if fine:
+        return Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
+    return None
 
 
 def _user_password(text: bytes) -> bytes:

@@ -118,9 +118,8 @@ def _open_source(source: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Invalid(
-            f"cannot read: {error.strerror}: {source}", hint="flightlog doctor"
-        ) from error
+        hint = "flightlog doctor"
+        raise Invalid(f"cannot read: {error.strerror}: {source}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Invalid(f"not a plain file: {source}", hint="only plain files are adopted")
