@@ -100,9 +100,8 @@ def parse_query(
         if key in _COLUMNS | _FILTERS and not text:
             raise Invalid(f"nothing after {key}:", hint=_EXAMPLE)
         if key in _FILTERS and part["minus"]:
-            raise Invalid(
-                f"only words and tool: model: file: can be excluded, not {key}:", hint=_EXAMPLE
-            )
+            message = f"only words and tool: model: file: can be excluded, not {key}:"
+            raise Invalid(message, hint=_EXAMPLE)
         if key in _FILTERS:
             options[key] = text
             continue

@@ -152,9 +152,8 @@ def offer_dataset(
     """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
     ask = ask and sys.stdin.isatty()
     if wanted is None and ask:
-        wanted = click.confirm(
-            "Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True
-        )
+        question = "Collect training rows from sessions here, in .git-ml/tracked?"
+        wanted = click.confirm(question, default=False, err=True)
     if not wanted:
         return
     if words is None and ask and not has_words_setting(folder):

@@ -292,8 +292,6 @@ def decode_analysis(data: bytes) -> RetroAnalysis:
     """
     version = msgspec.json.decode(data, type=_AnalysisHead).schema_version
     if version > VERSION:
-        raise Misconfigured(
-            f"a later flightlog wrote the analysis (schema {version}, this one reads {VERSION})",
-            hint="pip install --upgrade flightlog",
-        )
+        text = f"a later flightlog wrote the analysis (schema {version}, this one reads {VERSION})"
+        raise Misconfigured(text, hint="pip install --upgrade flightlog")
     return msgspec.json.decode(data, type=RetroAnalysis)

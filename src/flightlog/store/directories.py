@@ -67,10 +67,8 @@ def copy_tree(source: Path, into: Path) -> None:
     # A file that is removed while `cp` runs is not part of the copy.
     is_whole = into.exists() and all(line.endswith(": No such file or directory") for line in lines)
     if done.returncode and not (lines and is_whole):
-        raise Unavailable(
-            f"the directory cannot be copied: {lines[0] if lines else source}",
-            hint="free some space",
-        )
+        text = f"the directory cannot be copied: {lines[0] if lines else source}"
+        raise Unavailable(text, hint="free some space")
 
 
 def set_aside(path: Path, into: Path) -> Path:

@@ -321,10 +321,8 @@ class _TranscriptRenderer:
         kind = TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT
         yield from self._render_content(content, kind, depth + 1, at)
         if call.result_file and whole is None:
-            yield _note(
-                depth + 1,
-                f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}",
-            )
+            text = f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}"
+            yield _note(depth + 1, text)
 
     def _render_content(
         self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address

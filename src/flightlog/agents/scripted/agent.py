@@ -88,9 +88,8 @@ class ScriptedAgent:
                 )
             results = [self._run_tool(uuid, block) for uuid, block in calls]
             self._messages.append({"role": "user", "content": results})
-        raise StepLimitReached(
-            f"the scripted agent did not finish within {self._environment.steps_max} steps"
-        )
+        text = f"the scripted agent did not finish within {self._environment.steps_max} steps"
+        raise StepLimitReached(text)
 
     def _copy_parent(self, parent: Path) -> None:
         try:

@@ -184,9 +184,8 @@ async def connect_cluster(
         )
     except (OSError, TimeoutError, ValueError) as error:
         hint = "start one: dask scheduler"
-        raise Unavailable(
-            f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
-        ) from error
+        text = f"no scheduler answers at {address[:80]}: {type(error).__name__}"
+        raise Unavailable(text, hint=hint) from error
     try:
         yield DaskExecutor(client, address, worker_s)
     finally:

@@ -122,11 +122,8 @@ def print_inspection(inspection: dict[str, Any]) -> None:
 
 def print_run(meta: dict[str, Any]) -> None:
     """Print a run and its sessions."""
-    click.echo(
-        make_inert(
-            f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"
-        )
-    )
+    text = f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"
+    click.echo(make_inert(text))
     if meta["hypothesis"]:
         click.echo(make_inert(f"  {one_line(meta['hypothesis'], 200)}"))
     for note in (meta["permission_note"], meta["isolation_note"]):
@@ -250,11 +247,8 @@ def _print_step(step: dict[str, Any]) -> None:
         click.echo(make_inert(_shorten_text(f"text: {text}", _OUTPUT_LINES_MAX)))
     for tool in step["tools"]:
         state = " (denied)" if tool["denial_reason"] else " (failed)" if tool["is_error"] else ""
-        click.echo(
-            make_inert(
-                f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
-            )
-        )
+        message = f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
+        click.echo(make_inert(message))
         click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
     for change in step["file_changes"]:
         stats = change["diff_stats"]

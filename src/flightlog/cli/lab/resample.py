@@ -165,9 +165,8 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
         print_json(dump_request(store, *target))
         return 0
     if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
-        raise click.UsageError(
-            "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
-        )
+        text = "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
+        raise click.UsageError(text)
     body = (
         requests.parse_edited_request(arguments["source"].read())
         if arguments["source"]

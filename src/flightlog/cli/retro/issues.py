@@ -301,9 +301,8 @@ def _confirm_publishing(board: "Board", *, yes: bool) -> bool:
         line = f"{pluralize(waiting, 'cluster')} not approved: flightlog issue process --yes"
         click.echo(line, err=True)
         return False
-    return click.confirm(
-        f"Approve and publish {pluralize(waiting, 'cluster')}?", default=True, err=True
-    )
+    question = f"Approve and publish {pluralize(waiting, 'cluster')}?"
+    return click.confirm(question, default=True, err=True)
 
 
 def _print_issues(issues: "Sequence[Issue]") -> None:

@@ -296,10 +296,8 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
         print_redaction(removed, session.id)
         return
     if files > 1:
-        raise Invalid(
-            f"the trajectory has {files} files, with its subagents and pictures",
-            hint=f"flightlog session export {session.id} --atif --output DIR",
-        )
+        text = f"the trajectory has {files} files, with its subagents and pictures"
+        raise Invalid(text, hint=f"flightlog session export {session.id} --atif --output DIR")
     click.echo(next(bundle.iter_files())[1], nl=False)
     print_redaction(removed, session.id)
 

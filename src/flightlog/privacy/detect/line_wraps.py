@@ -49,9 +49,8 @@ _LONE = rules.quick_pattern(
 _NETRC = frozenset(
     b"default machine login account macdef".split()
 )  # they begin an entry of a .netrc
-WRAPPED_MAX = (
-    300  # bytes joined for one value: more than the keys that are not found by their frame
-)
+# Bytes joined for one value: more than the keys that are not found by their frame.
+WRAPPED_MAX = 300
 _MARKED = rules.quick_pattern(rb"[0-9#!@%^*]")  # what passwords have and words do not
 _DENSE_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # half of an MD5: shorter runs are ids
 _LONE_MAX = 80  # a line of a terminal

@@ -27,9 +27,8 @@ from flightlog.sources.chat_exports.conversation import Conversation
 
 CHUNK_BYTES = 4 << 20
 PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; memory holds two copies of it
-PIECE_DEPTH_MAX = (
-    100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
-)
+# No vendor nests deeper than 20; counting a million brackets takes half a second.
+PIECE_DEPTH_MAX = 100_000
 # Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4
 # and older continue where the last choice of a possessive group failed: here it fails at once.
 _NONE = rb"|(?!)"
