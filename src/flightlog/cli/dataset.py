@@ -40,11 +40,9 @@ def tracked_group() -> None:
 @click.option("--compact", "then_compact", is_flag=True, help="Compact shards afterwards.")
 @click.option("--commits", is_flag=True, help="Only new commits; the git hook uses this.")
 @click.option(
-    "--hook",
-    "from_hook",
-    is_flag=True,
+    "--hook", "from_hook", is_flag=True,
     help="For the repository's hook: only the session of the event on stdin; no words, no push.",
-)
+)  # fmt: skip
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""

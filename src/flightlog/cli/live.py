@@ -19,12 +19,9 @@ def live() -> None:
 
 @live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
 @click.option(
-    "--width",
-    type=click.IntRange(20, 400),
-    default=100,
-    show_default=True,
+    "--width", type=click.IntRange(20, 400), default=100, show_default=True,
     help="Width in columns.",
-)
+)  # fmt: skip
 @click.option(
     "--template", default="", help="Template to try: {profile} | {model} | {context} | {cost} …"
 )
@@ -176,12 +173,9 @@ def swap(
 
 @live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
 @click.option(
-    "--days",
-    type=click.IntRange(0),
-    default=7,
-    show_default=True,
+    "--days", type=click.IntRange(0), default=7, show_default=True,
     help="Archive sessions unused for this many days.",
-)
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the sessions as JSON.")
 def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
@@ -196,12 +190,9 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
 
 @click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
-    "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=2.0,
-    show_default=True,
+    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True,
     help="Seconds between updates.",
-)
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option("With --once: print the state as JSON.")
 def watch(every: float, *, once: bool, as_json: bool) -> None:

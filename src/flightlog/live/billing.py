@@ -200,8 +200,7 @@ def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, fl
     """Return profiles with their urgency, the one with the most budget left first."""
     pairs = [(profile, profile_urgency(profile)) for profile in profiles]
     return sorted(
-        pairs,
-        key=lambda pair: (pair[1], pair[0].billing.burn_rate_per_hour, pair[0].profile_id),
+        pairs, key=lambda pair: (pair[1], pair[0].billing.burn_rate_per_hour, pair[0].profile_id)
     )
 
 

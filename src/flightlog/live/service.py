@@ -26,13 +26,7 @@ from flightlog.live.layout import NOT_SESSIONS, read_marker
 from flightlog.live.profiles import LABEL_CHARS_MAX
 from flightlog.live.state import AuthProfile, RuntimeState, to_wire
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import (
-    Conflict,
-    FlightlogError,
-    Invalid,
-    NotFound,
-    Unreadable,
-)
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import one_line

@@ -89,15 +89,8 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     new = [*tips, "--not", *known, *glob]
     commits = git.start_git("rev-list", *new, "--", limit_s=_LIMIT_S).finish_command()
     words = (
-        "diff-tree",
-        "--stdin",
-        "--no-commit-id",
-        "-r",
-        "-c",
-        "--root",
-        "-z",
-        "--no-renames",
-        "--diff-filter=A",
+        *("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z"),
+        *("--no-renames", "--diff-filter=A"),
     )
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})

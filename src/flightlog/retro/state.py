@@ -25,12 +25,8 @@ QUESTIONS = {
     "overall_value": "What is it worth to you?",
 }
 GAPS = (
-    "topic_detection",
-    "sentiment_analysis",
-    "temporal_patterns",
-    "prompt_suggestions",
-    "visualization",
-    "other",
+    *("topic_detection", "sentiment_analysis", "temporal_patterns", "prompt_suggestions"),
+    *("visualization", "other"),
 )
 LOW_RATED = 2.5  # of 5; an average up to this is low, as in the source document's tool
 THUMBS = {"up": 5, "down": 1}  # the artifact's thumbs as ratings

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from flightlog.store.index.records import RecordBatch
 
 
-__all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
-
-
 class FileListing(Struct, frozen=True):
     """The session files below some directories, and the damage met while listing them."""
 

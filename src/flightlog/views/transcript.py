@@ -31,15 +31,8 @@ from flightlog.views.session.timeline import find_lane, find_step, find_turn, gr
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
 
 _MAIN_ARGUMENTS = (
-    "command",
-    "file_path",
-    "pattern",
-    "url",
-    "query",
-    "prompt",
-    "cmd",
-    "filePath",
-    "description",
+    *("command", "file_path", "pattern", "url", "query", "prompt", "cmd"),
+    *("filePath", "description"),
 )
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3

@@ -34,12 +34,9 @@ if TYPE_CHECKING:
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
               help="What makes two actions equal.")  # fmt: skip
 @click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
+    "--seed", type=click.IntRange(0), default=0, show_default=True,
     help="Seed for bootstrap and permutations.",
-)
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Also write analysis.md to the run.")
 @RUNS_DIR
 @AS_JSON

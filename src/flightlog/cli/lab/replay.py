@@ -57,12 +57,9 @@ def branch_points(
 )
 @click.argument("run")
 @click.option(
-    "--session",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
+    "--session", type=click.IntRange(1), default=1, show_default=True,
     help="Number of the session to replay.",
-)
+)  # fmt: skip
 @click.option("--turn", type=click.IntRange(1), help="Branch before this model response.")
 @click.option(
     "--replicate",
@@ -70,12 +67,9 @@ def branch_points(
     help="Number of the replicate, if the session has several.",
 )
 @click.option(
-    "--count",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
+    "--count", type=click.IntRange(1, 1000), default=1, show_default=True,
     help="Number of branches to create.",
-)
+)  # fmt: skip
 @click.option("--prompt", default="", help="New prompt (default: resend the recorded request).")
 @click.option("--list-turns", is_flag=True, help="Only list the turns to replay from.")
 @click.option(
@@ -88,11 +82,9 @@ def branch_points(
 )
 @click.option("--continue-sessions", is_flag=True, help="Then run the following sessions too.")
 @click.option(
-    "--verify",
-    multiple=True,
-    metavar="COMMAND",
+    "--verify", multiple=True, metavar="COMMAND",
     help="Check the final files with this command; exit 0 passes.",
-)
+)  # fmt: skip
 @ON
 @RUNS_DIR
 @AS_JSON

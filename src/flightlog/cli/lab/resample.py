@@ -34,30 +34,21 @@ _COUNT = click.option(
 @click.argument("run")
 @session_options
 @click.option(
-    "--request",
-    "requests",
-    type=click.IntRange(1),
-    multiple=True,
+    "--request", "requests", type=click.IntRange(1), multiple=True,
     help="Number of a request; may be repeated.",
-)
+)  # fmt: skip
 @click.option(
-    "--turn",
-    "turns",
-    type=click.IntRange(1),
-    multiple=True,
+    "--turn", "turns", type=click.IntRange(1), multiple=True,
     help="Turn, instead of a request; may be repeated.",
-)
+)  # fmt: skip
 @_COUNT
 @click.option(
     "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
 )
 @click.option(
-    "--variant",
-    "variants",
-    type=click.IntRange(0),
-    multiple=True,
+    "--variant", "variants", type=click.IntRange(0), multiple=True,
     help="Variant of the request; 0 is the recorded one; may be repeated.",
-)
+)  # fmt: skip
 @click.option(
     "--sweep",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -130,11 +121,9 @@ def resample(
 )
 @click.option("--dump", is_flag=True, help="Print the request as JSON for editing.")
 @click.option(
-    "--input",
-    "source",
-    type=click.File("r", encoding="utf-8"),
+    "--input", "source", type=click.File("r", encoding="utf-8"),
     help="Edited request; - reads stdin.",
-)
+)  # fmt: skip
 @click.option(
     "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set JSON or text at a path."
 )

@@ -10,13 +10,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import SESSION
-from flightlog.cli.output import (
-    format_examples,
-    json_option,
-    print_json,
-    print_outcome,
-    spell_hint,
-)
+from flightlog.cli.output import format_examples, json_option, print_json, print_outcome, spell_hint
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -198,12 +192,9 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
 @click.option(
-    "--seed",
-    type=int,
-    default=1,
-    show_default=True,
+    "--seed", type=int, default=1, show_default=True,
     help="First seed; a seed always gives the same session.",
-)
+)  # fmt: skip
 @click.option(
     "--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds."
 )

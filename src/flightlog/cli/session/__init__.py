@@ -48,12 +48,9 @@ def session() -> None:
 @range_options
 @AGENT
 @click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True,
     help="Sessions to show; 0 shows all.",
-)
+)  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Show sessions without prompt and response too.")
 @json_option("Print every field as JSON.")
 def list_(*, project: str, limit: int, every: bool, **flags: Any) -> None:
@@ -142,12 +139,9 @@ def usage(*, by: str, project: str, timezone: str, **flags: Any) -> None:
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True,
     help="Hits to show; 0 shows all.",
-)
+)  # fmt: skip
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.

@@ -51,11 +51,9 @@ CHANGE_CHARS = 70  # of a column; --json has the whole text
 @click.argument("session", required=False, default="")
 @range_options
 @click.option(
-    "--by",
-    type=click.Choice(["cause", "project", "day", "model"]),
-    default=None,
+    "--by", type=click.Choice(["cause", "project", "day", "model"]), default=None,
     help="Group the misses of all sessions by this; by cause if left out.",
-)
+)  # fmt: skip
 @json_option("Print every request of SESSION, or the rows, as JSON.")
 @read_only
 def cache(session: str, *, since: str, until: str, by: str | None, as_json: bool) -> None:

@@ -25,15 +25,8 @@ from flightlog.privacy.detect.line_wraps import (
 )
 
 PASSWORDS = (
-    "passphrase",
-    "password",
-    "passwd",
-    "passw",
-    "pass",
-    "pwd",
-    "psk",
-    "securestring",
-    "mnemonic",
+    *("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk"),
+    *("securestring", "mnemonic"),
 )
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
