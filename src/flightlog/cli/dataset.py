@@ -57,11 +57,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
         count = service.sync_new_commits(runtime, location)
         click.echo(json.dumps({"commits": count}) if as_json else pluralize(count, "commit"))
         return
-    allowed = (
-        service.allowed_writes(runtime, location.repository.top, own_hook=True)
-        if from_hook
-        else service.PERSON
-    )
+    top = location.repository.top
+    allowed = service.allowed_writes(runtime, top, own_hook=True) if from_hook else service.PERSON
     report = service.sync_repository(runtime, location, allowed)
     problem = (
         service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None

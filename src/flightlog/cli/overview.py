@@ -171,11 +171,8 @@ def _print_recording_status(runtime: "Runtime", summary: "RecordingStatus") -> N
     click.echo(
         f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes"
     )
-    deleted = (
-        f" ({summary.archived_only_sessions:,} deleted by the agent)"
-        if summary.archived_only_sessions
-        else ""
-    )
+    gone = summary.archived_only_sessions
+    deleted = f" ({gone:,} deleted by the agent)" if gone else ""
     sealed = f"{summary.archived_bytes:,} bytes ({summary.sealed_bytes:,} sealed)"
     click.echo(f"{pluralize(summary.archived_sessions, 'session')} archived{deleted}, {sealed}")
     if summary.unarchived_sessions:

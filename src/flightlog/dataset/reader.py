@@ -125,11 +125,8 @@ def indent_lines(lines: Iterable[bytes], number: int) -> bytes:
 
 def shard_column(number: int, session: str = "") -> int:
     """Return the column at which lines of a session's shard `number` start; 0 is for base files."""
-    offset = (
-        int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big")
-        if session
-        else 0
-    )
+    digest = hashlib.sha256(session.encode("utf-8", "replace")).digest()
+    offset = int.from_bytes(digest[:4], "big") if session else 0
     return 1 + (offset + number * _STRIDE) % COLUMNS
 
 
@@ -191,7 +188,6 @@ class DatasetReader:
     """The rows of a dataset."""
 
     def __init__(self) -> None:
-        """Start without rows."""
         self.lines: dict[str, RowVersion] = {}
         self.rows: dict[str, Row] = {}
         self.forgotten = TombstoneRules()

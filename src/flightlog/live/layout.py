@@ -151,11 +151,8 @@ def read_marker(path: Path) -> str:
 def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str) -> dict[str, Any]:
     if used is None:
         return {}
-    launch = (
-        {"label": used.label, "authProfile": used.profile_id}
-        if len(state.auth_profiles) == 1
-        else {}
-    )
+    is_only = len(state.auth_profiles) == 1
+    launch = {"label": used.label, "authProfile": used.profile_id} if is_only else {}
     billing: dict[str, Any] = to_wire(used.billing)
     thresholds = to_wire(health.effective_thresholds(state.thresholds, used.thresholds))
     more = {"billing": billing, "launch": launch, "thresholds": thresholds}

@@ -80,11 +80,8 @@ def _collect_all(runtime: Runtime, depth: CollectDepth) -> list[LiveState]:
     reported = [path for path in find_known_config_dirs(runtime) if path not in configured]
     archive = open_archive(runtime)
     # An index of their own: the main index is that of the configured directories.
-    others = (
-        Archive({DEFAULT_AGENT: tuple(reported)}, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}")
-        if reported
-        else archive
-    )
+    home = f"{runtime.data_dir}/{_OTHER_DIRECTORIES}"
+    others = Archive({DEFAULT_AGENT: tuple(reported)}, home) if reported else archive
     states = []
     try:
         for live in _used_directories(runtime):

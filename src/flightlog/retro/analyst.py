@@ -218,11 +218,8 @@ class Analyst:
         start = self._load_start()
         if start is None:
             self._save_start(self._session)
-        outcome = (
-            self._run_driver(prompt, resume=start.session)
-            if start
-            else self._run_driver(prompt, session=self._session)
-        )
+        how = {"resume": start.session} if start else {"session": self._session}
+        outcome = self._run_driver(prompt, **how)
         if (
             start
             and outcome.exit_code != 0

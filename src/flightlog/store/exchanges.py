@@ -59,16 +59,11 @@ class ExchangeStore:
         # A chain of bodies starts again now and then, so that damage costs little.
         is_first = length >= CHAIN_MAX or not base
         self._last[thread] = (request.index, 0 if is_first else length + 1, stored)
-        body = (
-            BodyRef(stored.digest, len(sent), stored.names)
-            if is_first
-            else _make_ref(sent, stored, base)
-        )
-        own = (
-            None
-            if given is None
-            else _make_ref(given, self._bodies.store_body(given, stored), request.index)
-        )
+        whole = BodyRef(stored.digest, len(sent), stored.names)
+        body = whole if is_first else _make_ref(sent, stored, base)
+        own = None
+        if given is not None:
+            own = _make_ref(given, self._bodies.store_body(given, stored), request.index)
         request = msgspec.structs.replace(request, sent_body=body, client_body=own)
         self._journal.append(request)
         return request

@@ -68,11 +68,8 @@ def lock_file(file: int, path: Path | str, *, limit_s: float = 0.0, shared: bool
         except BlockingIOError as error:
             if time.monotonic() >= end:
                 holder = _read_holder(file)
-                hint = (
-                    f"kill -CONT {holder.pid}"
-                    if holder.state == "stopped"
-                    else "wait until it is done"
-                )
+                is_stopped = holder.state == "stopped"
+                hint = f"kill -CONT {holder.pid}" if is_stopped else "wait until it is done"
                 raise Conflict(f"held by {holder.describe_holder()}: {path}", hint=hint) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_MAX_S)

@@ -280,7 +280,6 @@ class RequestLinks:
     """Links to the API requests that transcripts name."""
 
     def __init__(self, archive: Archive) -> None:
-        """Use the recordings of `archive`."""
         self._archive = archive
 
     def find_links(self, prefix: str) -> Iterator[TraceLink]:

@@ -246,11 +246,8 @@ class _TranscriptRenderer:
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
         rewound = ", taken back" if turn.is_rewound else ""
         time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
-        who = (
-            "task"
-            if at.subagent and turn.kind is PromptKind.HUMAN
-            else _WHO.get(turn.kind, "client")
-        )
+        is_task = at.subagent and turn.kind is PromptKind.HUMAN
+        who = "task" if is_task else _WHO.get(turn.kind, "client")
         yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
         if turn.prompt:
             yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
@@ -325,11 +322,8 @@ class _TranscriptRenderer:
                 case Text():
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    text = (
-                        "(withheld)"
-                        if block.is_withheld
-                        else self._truncate(block.text, at) or "(not shown)"
-                    )
+                    shown = self._truncate(block.text, at) or "(not shown)"
+                    text = "(withheld)" if block.is_withheld else shown
                     yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
                     yield TranscriptLine(

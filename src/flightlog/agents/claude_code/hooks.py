@@ -48,14 +48,6 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
 )
 # Tools that are a question to the person: their call waits for the answer.
 QUESTION_TOOLS = ("AskUserQuestion", "ExitPlanMode")
-# Events that some version knows and that are never registered, with the reason.
-LEFT_OUT = {
-    "MessageDisplay": "one event per piece of text shown, which would slow the agent down",
-    "PostToolBatch": "repeats every PostToolUse",
-    "WorktreeCreate": "a hook replaces the client's own work",
-    "WorktreeRemove": "a hook replaces the client's own work",
-    "FileChanged": "makes the client watch files",
-}
 
 
 def events_for(versions: Collection[str]) -> tuple[str, ...]:
@@ -239,7 +231,6 @@ class HookReader:
     """Reads the hook records of one session in order, a few at a time."""
 
     def __init__(self) -> None:
-        """Start before the first record."""
         self._calls: dict[str, tuple[str, object]] = {}  # tool and input of those that did not end
 
     def read(self, records: Iterable[HookRecord]) -> Iterator[ToolHook | PromptSubmitted]:

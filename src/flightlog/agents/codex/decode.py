@@ -97,7 +97,6 @@ class RolloutDecoder:
     """Decodes the lines of one rollout; `agents.line_source.LineDecoder` describes it."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the lines of `file`, starting with the first."""
         self._file = file
         self._tracker = counting.ResponseTracker()
         self._context = RecordContext()

@@ -121,7 +121,6 @@ class CopilotDecoder:
     """Decodes the events of one session in order, see `agents.line_source.LineDecoder`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         del file
         self._session = ""  # as the first record says
         self._context = RecordContext()

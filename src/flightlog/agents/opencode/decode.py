@@ -70,7 +70,6 @@ class OpenCodeDecoder:
     """Decodes the lines of one session."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the lines of `file`."""
         self._file = file
         self._context = RecordContext()
         self._prompt_tokens = 0

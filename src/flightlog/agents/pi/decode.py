@@ -137,7 +137,6 @@ class PiCounter:
     """Counts the calls in one session's file, see `agents.line_source.LineCounter`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         self._session = file.session
         self._cwd = ""
         self._model = ""
@@ -172,7 +171,6 @@ class PiDecoder:
     """Decodes one session's file in order, see `agents.line_source.LineDecoder`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         del file
         self._context = RecordContext()
         self._model, self._effort = "", ""

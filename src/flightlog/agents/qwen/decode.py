@@ -76,7 +76,6 @@ class QwenDecoder:
     """Decodes the lines of one file in order."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the file of one thread."""
         self._file = name_thread(file)
         self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
@@ -222,7 +221,6 @@ class QwenCounter:
     """Counts the responses of one file; those of subagents are in the session's own file."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Count the file of one thread."""
         self._file = file
         self._has_events = bool(file.subagent)
 

@@ -130,11 +130,8 @@ def _print_groups(answer: "QuestionResult") -> None:
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
-        recorded = (
-            f"  as recorded: {_format_share(group.same_as_recorded)}"
-            if group.same_as_recorded
-            else ""
-        )
+        same = group.same_as_recorded
+        recorded = f"  as recorded: {_format_share(same)}" if same else ""
         lost = f"  no response: {len(group.failures)}" if group.failures else ""
         amounts = "".join(
             f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount

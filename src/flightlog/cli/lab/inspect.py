@@ -148,11 +148,8 @@ def print_run(meta: dict[str, Any]) -> None:
         f"{pluralize(meta['total_file_writes'], 'write')}"
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
-        errors = (
-            f", {pluralize(meta['total_resample_errors'], 'error')}"
-            if meta["total_resample_errors"]
-            else ""
-        )
+        failed = meta["total_resample_errors"]
+        errors = f", {pluralize(failed, 'error')}" if failed else ""
         click.echo(
             f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra"
         )

@@ -156,11 +156,8 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
     if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
         text = "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
         raise click.UsageError(text)
-    body = (
-        requests.parse_edited_request(arguments["source"].read())
-        if arguments["source"]
-        else dump_request(store, *target)
-    )
+    source = arguments["source"]
+    body = requests.parse_edited_request(source.read()) if source else dump_request(store, *target)
     body = requests.without_thinking(body) if arguments["drop_thinking"] else body
     body = requests.replace_values(body, dict(map(_parse_assignment, arguments["sets"])))
     sweep = Sweep(

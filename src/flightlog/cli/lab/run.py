@@ -61,7 +61,6 @@ class RunProgress:
     """Print events of a run; on a terminal also each response, on a line that is overwritten."""
 
     def __init__(self) -> None:
-        """Start the clock."""
         self._began = time.monotonic()
         self._answers: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -87,7 +86,6 @@ class SamplingProgress:
     """Show the progress of a batch on a line that is overwritten; silent without a terminal."""
 
     def __init__(self) -> None:
-        """Start the clock."""
         self._began = time.monotonic()
         self._live = sys.stderr.isatty()
 

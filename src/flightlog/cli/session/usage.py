@@ -48,11 +48,8 @@ def print_usage_report(
     needs_titles = report.by is Breakdown.SESSION and not as_json
     if needs_titles:
         pipeline.save()  # so that the list of titles scans nothing again
-    block = (
-        project_block(report.rows, open_runtime().clock.now_ms())
-        if report.by is Breakdown.BLOCK
-        else None
-    )
+    is_block = report.by is Breakdown.BLOCK
+    block = project_block(report.rows, open_runtime().clock.now_ms()) if is_block else None
     if as_json:
         document = report_json(report, str(zone))
         document |= {"active_block": asdict(block)} if block else {}

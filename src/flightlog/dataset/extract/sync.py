@@ -185,11 +185,8 @@ def sync_dataset(
     context: ExtractContext, recordings: Iterable[SessionFiles], default: str = ""
 ) -> SyncReport:
     """Write every row of the repository that its files lack."""
-    prepared = (
-        prepare_dataset(context.dirs, context.redactor)
-        if may_prepare(context.dirs, default)
-        else []
-    )
+    is_wanted = may_prepare(context.dirs, default)
+    prepared = prepare_dataset(context.dirs, context.redactor) if is_wanted else []
     dataset = read_dataset(context.dirs.tracked_dir)
     sessions = list(recordings)
     # Search all sessions first: a secret recognized in one is then removed from the rows of all.

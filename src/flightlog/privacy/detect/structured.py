@@ -355,11 +355,8 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
         fine = randomness.is_password_like(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
-        encoded = (
-            _BASE64_PADDING.search(value)
-            if word.lower() == b"basic"
-            else randomness.is_dense(value)
-        )
+        is_basic = word.lower() == b"basic"
+        encoded = _BASE64_PADDING.search(value) if is_basic else randomness.is_dense(value)
         random = randomness.is_random(value, floor=_HEADER_ENTROPY)
         fine = random or (encoded and not randomness.is_reference(value))
     elif word.endswith(b'"') or b"(" in word:

@@ -255,7 +255,6 @@ class Recording:
             segment.close()
 
     def __enter__(self) -> Self:
-        """Use the recording in a `with` block."""
         return self
 
     def __exit__(
@@ -264,7 +263,6 @@ class Recording:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close the files at the end of the block."""
         self.close()
 
     def _read_part(self, offset: int, length: int) -> bytes:

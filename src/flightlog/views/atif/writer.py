@@ -212,11 +212,8 @@ class _TrajectoryWriter:
             step.model_name for step in self._steps[name] if isinstance(step.model_name, str)
         )
         tools = self._contexts.get(name, ThreadContext()).tools
-        extra = (
-            {"client": self._session.agent}
-            if subagent
-            else {"entrypoint": self._session.entrypoint}
-        )
+        session = self._session
+        extra = {"client": session.agent} if subagent else {"entrypoint": session.entrypoint}
         return AtifAgent(
             name=(subagent.agent_type if subagent else "") or self._session.agent,
             version=self._session.version or "unknown",
