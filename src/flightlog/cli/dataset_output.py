@@ -66,11 +66,8 @@ def print_removal(report: RemovalReport, **options: Any) -> int:
 
 def _compaction_lines(compaction: Compaction) -> Iterator[str]:
     would = "would be " if compaction.dry_run else ""
-    into = (
-        "the base files"
-        if compaction.target == "base"
-        else "one shard, because this is not the default branch"
-    )
+    shard = "one shard, because this is not the default branch"
+    into = "the base files" if compaction.target == "base" else shard
     yield f"{pluralize(compaction.shards, 'shard')} {would}merged into {into}"
     counts = (
         ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
@@ -86,11 +83,8 @@ def _compaction_lines(compaction: Compaction) -> Iterator[str]:
         yield f"committed as {compaction.commit[:12]}, a merge commit"
     elif compaction.commit is not None:
         advice = "commit shards like any other file: git add .git-ml"
-        yield (
-            "nothing to commit, the base files are unchanged"
-            if compaction.target == "base"
-            else advice
-        )
+        unchanged = "nothing to commit, the base files are unchanged"
+        yield unchanged if compaction.target == "base" else advice
     elif compaction.target == "base" and compaction.shards and not compaction.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 

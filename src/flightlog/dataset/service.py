@@ -137,9 +137,9 @@ def make_extract_context(
     )
 
 
-def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
+def require_dataset(runtime: Runtime) -> DatasetDirs:
     """Return the dataset of this repository, or raise `NotFound`."""
-    dirs = locate_dataset(runtime, folder)
+    dirs = locate_dataset(runtime)
     if not dirs.tracked_dir.is_dir():
         hint = "flightlog dataset session sync-to-jsonl"
         raise NotFound(f"no training rows in this repository: {dirs.tracked_dir}", hint=hint)

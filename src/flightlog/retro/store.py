@@ -140,9 +140,9 @@ def read_preferences(history: Iterable[events.Event]) -> Preferences:
     )
 
 
-def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
-    """Return the store of the project at or above `folder`, and create its directory."""
-    store = find_retro_store(runtime, folder)
+def open_retro_store(runtime: Runtime) -> RetroStore:
+    """Return the store of the current project, and create its directory."""
+    store = find_retro_store(runtime)
     store.prepare_directory()
     return store
 

@@ -5,7 +5,7 @@ own, and becomes a blob when it ends; a recorder that dies leaves what it receiv
 writes, any may read.
 
     exchanges.jsonl     the journal: one line per request, two per response (begun, ended)
-    blobs/              chunks of bodies, each once (several stores may share them)
+    blobs/              chunks of bodies, each once
     open/000012         a response that has not ended
 """
 
@@ -31,20 +31,13 @@ msgspec.json.Decoder(ApiRequest | ApiResponse)
 class ExchangeStore:
     """The exchanges of one session, in one folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        now: Callable[[], str],
-        new_id: Callable[[], str],
-        blobs: Path | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
         """Use `folder`, which need not exist yet."""
         self.folder = folder
         self._journal: Journal[ApiRequest | ApiResponse] = Journal(
             folder / "exchanges.jsonl", ApiRequest | ApiResponse, now=now, new_id=new_id
         )
-        self._bodies = BodyStore(blobs or folder / "blobs")
+        self._bodies = BodyStore(folder / "blobs")
         self._last: dict[str, tuple[int, int, StoredBody]] = {}
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._requests: dict[int, ApiRequest] = {}

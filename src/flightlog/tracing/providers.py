@@ -63,9 +63,9 @@ class ProjectSearchResults(Struct, frozen=True):
     omissions: tuple[str, ...] = ()
 
 
-def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
-    """Find `text`, ignoring case, in the features of the project at `folder`."""
-    project = store.project_of(runtime, folder or Path(runtime.cwd))
+def search_project(runtime: Runtime, text: str) -> ProjectSearchResults:
+    """Find `text`, ignoring case, in the features of the current project."""
+    project = store.project_of(runtime, Path(runtime.cwd))
     hits: list[ProjectMatch] = []
     left_out: list[str] = []
     for name, iter_matches in _ROOMS.items():

@@ -212,11 +212,8 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
-    facts += (
-        [f"the client's own total: {format_client_total(session.client_totals)}"]
-        if session.client_totals is not None
-        else []
-    )
+    if session.client_totals is not None:
+        facts.append(f"the client's own total: {format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     yield from (
         _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")

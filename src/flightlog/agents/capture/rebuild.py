@@ -126,13 +126,8 @@ class _TranscriptLog:
         }
         body = _restore_cache_control(body, record.get("cacheControl") or [])
         exact = hash_request(body, betas) == record.get("requestDigest")
-        fidelity = (
-            RebuildFidelity.PARTIAL
-            if missing
-            else RebuildFidelity.EXACT
-            if exact
-            else RebuildFidelity.CONTENT
-        )
+        whole = RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
+        fidelity = RebuildFidelity.PARTIAL if missing else whole
         return RebuiltRequest(
             id=str(record["id"]),
             timestamp=str(record.get("timestamp") or ""),

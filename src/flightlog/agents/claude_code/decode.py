@@ -71,16 +71,15 @@ ATTACHMENT_KINDS = frozenset(_TYPES.attachment.split())
 _HOOK_ERRORS = frozenset({"hook_non_blocking_error", "hook_error_during_execution"})
 
 
-def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
+def decode_record(line: bytes) -> list[Entry] | None:
     """Return the entries of `line`, or None if it is not a record.
 
-    One record gives one entry, except a user record with several tool results. `session` is the
-    session of records that do not name theirs.
+    One record gives one entry, except a user record with several tool results.
     """
     record = parse_object(line)
     if record is None or not isinstance(record.get("type"), str):
         return None
-    base = _make_entry(record, session)
+    base = _make_entry(record)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
     return [
         replace(base, event=event, key=f"{key}:{index}")
@@ -88,13 +87,13 @@ def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
     ]
 
 
-def _make_entry(record: dict[str, Any], session: str) -> Entry:
+def _make_entry(record: dict[str, Any]) -> Entry:
     kind = text_field(record, "type")
     agent = text_field(record, "agentId")
     sidechain = record.get("isSidechain") is True
     return Entry(
         event=Ignored(kind),
-        session=text_field(record, "sessionId") or session,
+        session=text_field(record, "sessionId"),
         uuid=text_field(record, "uuid"),
         parent_uuid=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),

@@ -216,10 +216,10 @@ def _damage_incident(read: _ReadSession, now_ms: int) -> Incident:
     )
 
 
-def list_waste(archive: Archive, progress: Progress | None = None) -> list[SessionWaste]:
+def list_waste(archive: Archive) -> list[SessionWaste]:
     """Return what cache misses and blocks of context cost in the sessions of the archive."""
     waste = []
-    for session in analyze_archive(archive, progress=progress):
+    for session in analyze_archive(archive):
         waste += [
             SessionWaste(session.session, miss.address, "cache", cause, miss.extra_cost_usd)
             for miss in session.cache

@@ -251,11 +251,8 @@ def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
             alike = float(new.title == issue.title)
         else:
             alike = word_overlap(words, _issue_words(issue.title, issue.description))
-        failing = (
-            bool(new.signature)
-            and new.signature == issue.signature
-            and _ERROR.search(new.description) is not None
-        )
+        is_same = bool(new.signature) and new.signature == issue.signature
+        failing = is_same and _ERROR.search(new.description) is not None
         score = 1.0 if failing else alike
         if score >= SAME and (best is None or (score, issue.id) > best[:2]):
             best = (score, issue.id, issue)
