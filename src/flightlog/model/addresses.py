@@ -18,7 +18,6 @@ from msgspec import Struct
 from flightlog.model.errors import Invalid
 from flightlog.model.session import Session
 
-_PREFIX_CHARS = 8  # of an id that is shown, at least
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 _FORM = re.compile(
     r"(?P<session>[^#@]*)(?:@(?P<subagent>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?",
@@ -82,10 +81,12 @@ def parse_address(text: str) -> Address:
     )
 
 
-def unique_prefixes(ids: Iterable[str], among: Iterable[str] = ()) -> dict[str, str]:
+def unique_prefixes(
+    ids: Iterable[str], least: int = 8, among: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the shortest beginning of each id that no other one of them, or of `among`, has.
 
-    Ids that begin with their time, as those of Codex, have more than 8 characters in common.
+    Ids that begin with their time, as those of Codex, have more than `least` characters in common.
     """
     wanted = sorted(set(ids))
     ordered = sorted(among) or wanted
@@ -93,9 +94,7 @@ def unique_prefixes(ids: Iterable[str], among: Iterable[str] = ()) -> dict[str, 
     for name in wanted:
         before, after = bisect_left(ordered, name), bisect_right(ordered, name)
         near = (*ordered[max(before - 1, 0) : before], *ordered[after : after + 1])
-        names[name] = name[
-            : max([_PREFIX_CHARS, *(_same_chars(name, other) + 1 for other in near)])
-        ]
+        names[name] = name[: max([least, *(_same_chars(name, other) + 1 for other in near)])]
     return names
 
 
