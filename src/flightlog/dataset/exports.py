@@ -89,11 +89,8 @@ def chat_examples(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
     """Yield each answered prompt of a person as a conversation of two messages."""
     commits = _commits_by_hash(dataset)
     for row in _answered_chats(dataset):
-        if (
-            row.get("prompt_source", "human") == "human"
-            and not row.get("is_rewound")
-            and answer_score(row, commits) >= 0
-        ):
+        is_human = row.get("prompt_source", "human") == "human" and not row.get("is_rewound")
+        if is_human and answer_score(row, commits) >= 0:
             messages = [
                 {"role": "user", "content": row["input"]},
                 {"role": "assistant", "content": row["output"]},

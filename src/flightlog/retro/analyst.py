@@ -220,12 +220,8 @@ class Analyst:
             self._save_start(self._session)
         how = {"resume": start.session} if start else {"session": self._session}
         outcome = self._run_driver(prompt, **how)
-        if (
-            start
-            and outcome.exit_code != 0
-            and not outcome.timed_out
-            and not has_reply(outcome.records)
-        ):
+        has_failed = outcome.exit_code != 0 and not outcome.timed_out
+        if start and has_failed and not has_reply(outcome.records):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             new_session = str(uuid.uuid4())

@@ -356,11 +356,8 @@ def finish_sealing(path: Path) -> None:
     sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
     with os_errors_as_unavailable(path):
         for segment in segments:
-            if (
-                not segment.is_sealed
-                and segment.offset in sealed
-                and _is_same(sealed[segment.offset], segment.path)
-            ):
+            has_seal = segment.offset in sealed and not segment.is_sealed
+            if has_seal and _is_same(sealed[segment.offset], segment.path):
                 segment.path.unlink()
                 sync_dir(path.parent)
 

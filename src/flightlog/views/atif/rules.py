@@ -183,11 +183,8 @@ def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFi
 def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     if not isinstance(path, str) or "://" in path:
         return
-    if (
-        path.startswith(("/", "~"))
-        or ".." in path.replace("\\", "/").split("/")
-        or path[1:3] == ":\\"
-    ):
+    parts = path.replace("\\", "/").split("/")
+    if path.startswith(("/", "~")) or ".." in parts or path[1:3] == ":\\":
         yield LintFinding("outside", where, "leaves the document's directory")
     if not exists(path):
         yield LintFinding("missing-file", where, "no such file")
