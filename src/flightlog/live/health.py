@@ -16,6 +16,8 @@ MINUTE_MS = 60_000
 WORKING, WAITING, RESTING, ENDED = "working", "waiting", "resting", "ended"
 ORPHANED, STARTING, UNKNOWN = "orphaned", "starting", "unknown"
 ROOM: Final = "live"
+# Earlier versions wrote this into every file; it means the client's own point of compaction.
+_OLD_COMPACTION_PERCENT = 78
 _SECRETS = "Secrets detected"
 _WORK_EVENTS = {
     *("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"),
@@ -61,6 +63,8 @@ def effective_thresholds(*settings: Thresholds | None) -> Thresholds:
         for name in Thresholds.__struct_fields__ if thresholds is not None else ():
             if getattr(thresholds, name) is not None:
                 setattr(effective, name, getattr(thresholds, name))
+    if effective.compaction_percent == _OLD_COMPACTION_PERCENT:
+        effective.compaction_percent = None
     return effective
 
 
