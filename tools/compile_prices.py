@@ -6,6 +6,7 @@ hundred rows. Anthropic's prices are a table of their own, because most reports 
 
 import datetime as dt
 import importlib.metadata
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from genai_prices.data import providers
 
-from flightlog.usage.price_table import SOURCE, TAKEN
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.prices import matches_pattern
 
 OWN = "anthropic"
@@ -56,17 +57,6 @@ HEAD = f'''"""Anthropic's prices in USD per million tokens; written by `make pri
 
 PriceList = tuple[str, tuple[int, ...], tuple[tuple[float, ...], ...], float]
 PriceRow = tuple[str, tuple[PriceList, ...]]
-
-'''
-OTHER_HEAD = '''"""Prices of the other providers; written by `make prices`, not by hand.
-
-The rows are as in `price_table`. The first provider that has a model's name is the one whose
-price is taken: makers of models come before resellers.
-"""
-
-# ruff: noqa: E501 - a row is one line
-
-from flightlog.usage.price_table import PriceRow
 
 '''
 
@@ -189,23 +179,22 @@ def main() -> None:
     """Write the tables; the date changes with the library's version."""
     source = f"genai-prices {importlib.metadata.version('genai-prices')}"
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
-    taken = TAKEN if source == SOURCE else today
+    taken = PRICES_FROM["date"] if source == PRICES_FROM["source"] else today
     own = next(provider for provider in providers if provider.id == OWN)
     (TARGET / "price_table.py").write_text(
-        f'{HEAD}SOURCE = "{source}"\nTAKEN = "{taken}"\n# fmt: off\n'
-        f"ROWS: tuple[PriceRow, ...] = (\n{format_rows(list(rows(own)), 4)}\n)\n"
+        f'{HEAD}PRICES_FROM = {{"source": "{source}", "date": "{taken}"}}\n# fmt: off\n'
+        f"ROWS: tuple[PriceRow, ...] = (\n{format_rows(list(rows(own)))}\n)\n"
     )
-    tables = "\n".join(
-        f'    "{name}": (\n{format_rows(table, 8)}\n    ),' for name, table in other_tables()
-    )
-    (TARGET / "other_price_table.py").write_text(
-        f"{OTHER_HEAD}# fmt: off\nTABLES: dict[str, tuple[PriceRow, ...]] = {{\n{tables}\n}}\n"
-    )
+    tables = []
+    for name, table in other_tables():
+        lines = ",\n".join(map(json.dumps, table))
+        tables.append(f"{json.dumps(name)}: [\n{lines}\n]")
+    (TARGET / "other_prices.json").write_text("{\n" + ",\n".join(tables) + "\n}\n")
 
 
-def format_rows(table: list[tuple[str, tuple[tuple, ...]]], indent: int) -> str:
+def format_rows(table: list[tuple[str, tuple[tuple, ...]]]) -> str:
     """Return the rows as Python, one a line."""
-    return "\n".join(f"{' ' * indent}{row!r},".replace("'", '"') for row in table)
+    return "\n".join(f"    {row!r},".replace("'", '"') for row in table)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 import pytest
 
-from flightlog.agents.dialects import anthropic_messages, gemini, openai_chat, openai_responses
+from flightlog.agents.dialects import anthropic_messages, gemini
 from flightlog.model.usage import Usage
 from support.real_clients import RECIPES, make_machine
+from support.scripted_apis import openai_chat, openai_responses
 
 COUNTS = {"input": 1000, "output": 40, "cache_read": 300, "reasoning": 10}
 DECODE = {

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.agents.dialects.anthropic_messages import AGENT_ID
-from flightlog.agents.scripted.wire import count_text
 from flightlog.analysis.context_parts import find_server
 from flightlog.analysis.service import analyze_archive, analyze_session, list_blocks
 from flightlog.archive.archive import Archive
@@ -25,6 +25,8 @@ from support.pages import running
 from support.real_agent import new_session
 from support.recordings import CASES
 from support.recordings import archive as recorded_archive
+from support.scripted_apis import COUNTING_APIS
+from support.scripted_apis.counts import count_blocks, count_text
 from support.transcripts import MODEL, SESSION, archive, assistant, user, write
 
 SEEDS = range(50)
@@ -154,8 +156,8 @@ def test_real_client_agrees_with_the_counts_of_the_model(bench):
         {"when": {"prompt": "look"}, "replies": [*work, {"text": "Done."}]},
         {"when": {"prompt": "go on"}, "replies": [run_commands("seq 50"), {"text": "Done."}]},
     ]
-    scenario = {"count_blocks": True, "rules": [*rules, {"replies": [{"text": "Noted."}]}]}
-    session = new_session()
+    scenario = {"rules": [*rules, {"replies": [{"text": "Noted."}]}]}
+    session, bench = new_session(), replace(bench, apis=COUNTING_APIS)
 
     runs = [
         bench.run(scenario, "Please look at the log.", "--session-id", session),
@@ -182,7 +184,7 @@ def to_counted(served):
     contents = (message["content"] for message in served.body["messages"])
     blocks = (block for content in contents if isinstance(content, list) for block in content)
     names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
-    return CountedRequest(served.body, served.blocks, names)
+    return CountedRequest(served.body, count_blocks(served.body), names)
 
 
 def check_shares(start, served):
@@ -190,7 +192,7 @@ def check_shares(start, served):
     shares, counts = Counter(), Counter()
     for share in start.shares:
         shares[share.kind if share.kind in {"tools", "system"} else "messages"] += share.tokens
-    for block in served.blocks:
+    for block in count_blocks(served.body):
         counts[block.role if block.message < 0 else "messages"] += block.tokens
     assert all(is_near(shares[kind], tokens) for kind, tokens in counts.items())
 

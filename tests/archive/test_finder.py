@@ -245,7 +245,7 @@ def test_two_writers_of_one_fact_store_it_once(archive, tmp_path):
 
     def read_behind_another(readings):
         find(archive, "parser", index)
-        yield from read_all(readings, lambda file, start: read_records(file.path, start))
+        yield from read_all(readings, read_records)
 
     sync_text(first.database, sources, read_behind_another, read_last_ms)
     first.close()
@@ -268,7 +268,7 @@ def test_what_another_left_is_still_found(archive, tmp_path):
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
             sources[:] = list(find_transcripts(str(archive)).files)
-        yield from read_all(readings, lambda file, start: read_records(file.path, start))
+        yield from read_all(readings, read_records)
 
     sources = list(find_transcripts(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another, read_last_ms)

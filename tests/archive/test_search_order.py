@@ -95,7 +95,7 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
     claimed = [replace(file, size=file.size + other_bytes) for file in files]
     reads = [PendingRead(file, 0, 0) for file in claimed]
 
-    batches = list(read_all(reads, lambda file, start: read_records(file.path, start)))
+    batches = list(read_all(reads, read_records))
     found = find(tmp_path, "zebra", tmp_path / "i.db", limit=0)
 
     assert sum(map(len, lines)) > BATCH_BYTES

@@ -8,10 +8,6 @@ from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.files import PendingRead
 
 
-def read_file(file, start):
-    return read_records(file.path, start)
-
-
 def readings(tmp_path, size):
     found = []
     for number in range(5):
@@ -25,14 +21,17 @@ def readings(tmp_path, size):
 def test_a_second_process_reads_what_one_reads(tmp_path):
     few, many = readings(tmp_path, 100), readings(tmp_path, FORK_ABOVE_BYTES)
 
-    alone, ahead = list(read_all(few, read_file)), list(read_all(many, read_file))
+    alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
 
-    assert alone == ahead == [read_records(each.file.path, 0) for each in few]
+    assert alone == ahead == [read_records(each.file, 0) for each in few]
     assert [each.records[0].text for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
 
 
 def test_a_missing_file_says_so(tmp_path):
-    assert read_records(str(tmp_path / "none"), 0).error == "No such file or directory"
+    assert (
+        read_records(SessionFile(str(tmp_path / "none"), "s", 0, 0)).error
+        == "No such file or directory"
+    )
 
 
 def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
@@ -42,14 +41,14 @@ def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
     def read_until_third(file, start):
         if os.getpid() != own_pid and file.path.endswith("2.jsonl"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return read_file(file, start)
+        return read_records(file, start)
 
     assert list(read_all(pending, read_until_third)) == [
-        read_records(read.file.path, 0) for read in pending
+        read_records(read.file, 0) for read in pending
     ]
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):
-    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_file)
+    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_records)
     assert next(ahead).records
     ahead.close()

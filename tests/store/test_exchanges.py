@@ -250,18 +250,6 @@ def test_a_response_whose_request_was_lost_is_not_an_exchange(tmp_path):
     assert store.read_exchanges() == []
 
 
-def test_blobs_may_be_shared_between_sessions(tmp_path):
-    from flightlog.store.exchanges import ExchangeStore
-
-    shared = tmp_path / "blobs"
-    for name in ("one", "two"):
-        store = ExchangeStore(tmp_path / name, now=str, new_id=lambda name=name: name, blobs=shared)
-        store.record_request(request(1), said(1, words=5000))
-
-    assert len([path for path in shared.rglob("*") if path.is_file()]) == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"blobs", "one", "two"}
-
-
 def test_what_is_kept_is_for_its_owner_alone(tmp_path):
     store = exchanges(tmp_path / "x")
     store.record_request(request(1), said(1, words=5000))

@@ -9,9 +9,10 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from flightlog.agents.dialects import anthropic_messages, gemini, openai_chat, openai_responses
+from flightlog.agents.dialects import anthropic_messages, gemini
 from flightlog.model.usage import Usage
 from support.real_clients import RECIPES
+from support.scripted_apis import openai_chat, openai_responses
 
 ROOT = Path(__file__).parents[1] / "recordings"
 DECODE = {

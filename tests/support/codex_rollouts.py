@@ -5,9 +5,9 @@ import shutil
 from datetime import UTC
 from pathlib import Path
 
-from flightlog.agents.dialects.openai_responses import decode_usage
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown, Usage
+from support.scripted_apis.openai_responses import decode_usage
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "codex"
 CASES = sorted(str(path.parent.relative_to(RECORDINGS)) for path in RECORDINGS.rglob("wire.jsonl"))

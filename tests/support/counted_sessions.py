@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.agents.scripted.messages_api import BlockCount, count_blocks, count_reply
 from flightlog.agents.scripted.scenario import Reply, ScriptedBlock
+from support.scripted_apis.counts import BlockCount, count_blocks, count_reply
 from support.transcripts import MODEL, SESSION, stamp, write
 
 TOOLS = ("Bash", "Read", "Grep", "mcp__github__search", "mcp__shop__list")

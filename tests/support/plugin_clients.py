@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flightlog.agents.scripted.scenario import parse_scenario
-from flightlog.agents.scripted.server import ServedRequest, serve_scenario
+from flightlog.agents.scripted.server import ServedRequest
 from support.real_agent import PINNED, Bench, agent_program, make_bench
 from support.real_clients import RECIPES, ClientMachine, make_machine
+from support.scripted_apis import serve_scenario
 
 ROOT = Path(__file__).parents[2]
 NAME = "flightlog@flightlog"

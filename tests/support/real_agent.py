@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
+from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt
 from flightlog.agents.scripted.scenario import Scenario, parse_scenario
-from flightlog.agents.scripted.server import ServedRequest, serve_scenario
+from flightlog.agents.scripted.server import MESSAGES, ServedApi, ServedRequest, serve_scenario
 from flightlog.setup.install import InstallOptions, apply_change, plan_install
+from support.client_sandbox import ClientSandbox, isolated_environment
 
 PINNED = "2.1.325"
 VERSIONS = ("1.0.128", "2.0.76", "2.1.100", PINNED)
@@ -51,6 +52,7 @@ class Bench:
     root: Path
     version: str = PINNED
     extra: dict[str, str] = field(default_factory=dict)
+    apis: tuple[ServedApi, ...] = (MESSAGES,)
 
     @property
     def client(self) -> ClaudeCode:
@@ -94,7 +96,7 @@ class Bench:
     ) -> Iterator[tuple[AgentProcess, list[ServedRequest]]]:
         """Start a session; it is stopped when the block ends, whatever happened in it."""
         script = scenario if isinstance(scenario, Scenario) else parse_scenario(scenario)
-        with serve_scenario(script) as model:
+        with serve_scenario(script, apis=self.apis) as model:
             given = {"cwd": self.project, "environment": self.environment(model.url)} | ask
             session = self.client.start(
                 AgentPrompt(prompt, arguments=(*arguments, *ALLOWED), **given)

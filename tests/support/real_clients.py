@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flightlog.agents.scripted.scenario import Scenario, parse_scenario
-from flightlog.agents.scripted.server import ServedRequest, serve_scenario
+from flightlog.agents.scripted.server import ServedRequest
+from support.scripted_apis import serve_scenario
 
 TOOLS = Path(__file__).parents[2] / ".tools" / "agents"
 LIMIT_S = 60

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from flightlog.agents.claude_code.driver import ClientSandbox, isolated_environment
+from support.client_sandbox import ClientSandbox, isolated_environment
 from support.real_agent import Bench
 from support.real_clients import fake_key
 from support.waiting import until

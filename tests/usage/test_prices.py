@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.model.usage import Cost, CostSource, Usage, sum_costs
-from flightlog.usage.other_price_table import TABLES
 from flightlog.usage.price_table import ROWS
-from flightlog.usage.prices import is_priced, price
+from flightlog.usage.prices import is_priced, other_tables, price
 
+TABLES = other_tables()
 JUDGE = {provider.id: provider for provider in providers}
 MODELS = sorted(model.id for model in JUDGE["anthropic"].models)
 # Every plain name in the tables of the other providers, with its provider.

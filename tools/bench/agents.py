@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from tools.bench.peers import peers
 from tools.bench.table import Table
 from tools.bench.words import Words
 
-from flightlog.agents.dialects import anthropic_messages, gemini, openai_chat, openai_responses
 from flightlog.model.usage import Usage
 
 ROOT = Path(".bench").absolute()
@@ -31,12 +30,6 @@ BYTES = 200_000_000
 GROWTH_BYTES = 5_000_000
 ROUNDS = 3
 TURNS = 60  # how often a session repeats what was recorded; a long day's work
-DIALECTS: dict[str, Callable[[Any], Usage]] = {
-    "messages": anthropic_messages.decode_usage,
-    "responses": openai_responses.decode_usage,
-    "chat": openai_chat.decode_usage,
-    "gemini": gemini.decode_usage,
-}
 # Ids of sessions, messages, responses and calls, as the recorded clients write them.
 _ID = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -117,8 +110,7 @@ def _write_sessions(home: Path, agent: RecordedAgent, size: int, seed: int) -> I
     case = RECORDINGS / agent.name / agent.case
     draw, words = random.Random(f"{agent.name}:{seed}"), Words(seed)
     filler = [words.cut(draw, _FILLER_BYTES) for _ in range(20)]
-    wire = [json.loads(line) for line in (case / "wire.jsonl").read_bytes().splitlines()]
-    used = sum((DIALECTS[line["dialect"]](line["usage"]) for line in wire), Usage())
+    used = _client_recordings().wire_usage(f"{agent.name}/{agent.case}")
     (source,) = (case / "session").rglob("*.jsonl")
     inside = str(source.relative_to(case / "session"))
     records = [json.loads(line) for line in source.read_bytes().splitlines()]
@@ -240,19 +232,22 @@ def _compare_counts(table: Table, found: dict[str, Result], truth: dict[str, Usa
         table.note("  tokscale counts", f"{total:,}")
 
 
+def _client_recordings() -> Any:
+    """Return the tests' own module that reads recordings."""
+    sys.path.insert(0, str(RECORDINGS.parent))
+    from support import client_recordings  # type: ignore[import-not-found]  # noqa: PLC0415 - of the tests
+
+    return client_recordings
+
+
 def _compare_cases(table: Table, program: Path, programs: dict[str, Path | None]) -> None:
     """Print what was sent, what we count and what each peer counts, for every recorded case."""
-    sys.path.insert(0, str(RECORDINGS.parent))
-    from support.client_recordings import (  # type: ignore[import-not-found]  # noqa: PLC0415 - of the tests
-        lay_out_home,
-        wire_usage,
-    )
-
+    recorded = _client_recordings()
     table.title("tokens of each recorded case: sent | ours | ccusage | tokscale | agentsview")
     cases = sorted(path.parent for path in RECORDINGS.glob("*/*/*/wire.jsonl"))
     for case in (str(path.relative_to(RECORDINGS)) for path in cases):
         with tempfile.TemporaryDirectory() as folder:
-            home = Path(lay_out_home(Path(folder) / "home", case))
+            home = Path(recorded.lay_out_home(Path(folder) / "home", case))
             total = _run_json(_ours(program, home, cold=True)[0])["total"]
             ours = sum(total[key] for key in CLASSES[:4])
             theirs = [
@@ -260,7 +255,7 @@ def _compare_cases(table: Table, program: Path, programs: dict[str, Path | None]
                 for contender in _theirs(programs["ccusage"], programs["tokscale"], home, cold=True)
             ]
             agentsview = _count_with_agentsview(programs["agentsview"], home)
-            figures = (wire_usage(case).total_tokens, ours, *theirs, agentsview)
+            figures = (recorded.wire_usage(case).total_tokens, ours, *theirs, agentsview)
         table.note(f"  {case}", " | ".join(f"{figure:,}" for figure in figures))
 
 

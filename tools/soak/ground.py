@@ -11,9 +11,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
+from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.agents.scripted.scenario import Scenario, parse_scenario
 from flightlog.setup.install import apply_change, plan_install
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from support.client_sandbox import (  # type: ignore[import-not-found]
+    ClientSandbox,
+    isolated_environment,
+)
 
 BIN = Path(sys.executable).parent
 MARK = "FLIGHTLOG_SOAK"
@@ -65,7 +72,8 @@ class Ground:
             MARK: self.root.name,
             "FLIGHTLOG_CLAUDE": str(AGENT),
         }
-        return isolated_environment(world, os.environ["PATH"]) | own
+        isolated: dict[str, str] = isolated_environment(world, os.environ["PATH"])
+        return isolated | own
 
     def note(self, what: str, times: int = 1) -> None:
         """Count something."""

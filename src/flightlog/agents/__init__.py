@@ -1,19 +1,45 @@
 """The registry of agents; it imports an agent's package on first use."""
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
+
+from msgspec import Struct
 
 from flightlog.model.errors import NotFound
 from flightlog.model.session import DEFAULT_AGENT
 
 if TYPE_CHECKING:
-    from flightlog.agents.protocol import Agent
-    from flightlog.sources.protocol import Source
+    from flightlog.agents.protocol import HookSettings
+    from flightlog.sources.protocol import FileListing, Source
 
 
 # Recordings that ship with the package, as a configuration directory of Claude Code.
 SAMPLES = Path(__file__).parent / "scripted" / "recordings"
+
+
+class Agent(Struct, frozen=True):
+    """One coding agent: its name in recordings, and what lists its session files.
+
+    Its other parts are modules of its package and imported on use: listing files needs neither.
+    `reader` is the one with its `SOURCE`; one with hooks has a module `hooks`.
+    """
+
+    name: str
+    find: "Callable[[Sequence[str]], FileListing]"
+    reader: str = "decode"
+    has_hooks: bool = False
+
+    @property
+    def source(self) -> "Source":
+        """The reader of its session files."""
+        return cast("Source", import_module(f"{_package(self.name)}.{self.reader}").SOURCE)
+
+    def hooks(self) -> "HookSettings | None":
+        """Return the settings in which our hooks are registered, or None if it has no hooks."""
+        module = import_module(f"{_package(self.name)}.hooks") if self.has_hooks else None
+        return cast("HookSettings | None", module)
 
 
 class RegisteredAgent(NamedTuple):
@@ -53,12 +79,15 @@ def agent_label(name: str) -> str:
     return next((agent.label for agent in REGISTRY if agent.name == name), name)
 
 
-def find_agent(name: str) -> "Agent":
+def find_agent(name: str) -> Agent:
     """Return the agent of that name, or raise `NotFound`."""
     if name not in agent_names():
         raise NotFound(f"no such agent: {name!r}", hint=f"one of: {', '.join(agent_names())}")
-    package = import_module(f"{__name__}.{name.replace('-', '_')}")
-    return cast("Agent", package.AGENT)
+    return cast("Agent", import_module(_package(name)).AGENT)
+
+
+def _package(name: str) -> str:
+    return f"{__name__}.{name.replace('-', '_')}"
 
 
 def source_of(name: str) -> "Source":

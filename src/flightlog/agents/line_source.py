@@ -6,14 +6,13 @@ all of them. Both see the lines of one file in order, so they may remember what 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.entries import (
     AssistantReply,
-    Block,
     Entry,
     PromptQueued,
     SessionSummarized,
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 20
 _TAIL_BYTES = (1 << 16, 1 << 22)  # where the last time is looked for; a single line may be long
 _HEAD_BYTES = 1 << 16  # the first time is in one of the first lines
-_WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
+WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
 _PATHS = ("file_path", "path", "filePath", "absolute_path", "notebook_path")
 _KINDS = {UserPrompt: "user", PromptQueued: "user", ToolResult: "user", AssistantReply: "assistant"}
 _DECODERS_MAX = 64  # files that are followed at the same time
@@ -98,9 +97,7 @@ class LineSource:
     """A `Source` over files of JSON lines; an agent overrides what it does differently."""
 
     def __init__(
-        self,
-        lines: LineFormat,
-        session_files: Callable[[SessionFile], tuple[SessionFile, ...]],
+        self, lines: LineFormat, session_files: Callable[[SessionFile], tuple[SessionFile, ...]]
     ) -> None:
         """Read `lines`; `session_files` lists the files of a session, given one of them."""
         self.lines = lines
@@ -335,7 +332,7 @@ def _place_entry(entry: Entry, file: SessionFile, offset: int, length: int, orde
 
 def _make_record(entries: Sequence[Entry] | None, offset: int, length: int) -> IndexedRecord:
     """Return the entries of one line as a record with its words by column."""
-    words = _WordColumns()
+    words = WordColumns()
     kind, model = "", ""
     for entry in entries or ():
         event = entry.event
@@ -344,21 +341,23 @@ def _make_record(entries: Sequence[Entry] | None, offset: int, length: int) -> I
             words.text.append(text_of(event.content))
         elif isinstance(event, AssistantReply):
             model = event.model or model
-            words.add_blocks(event.content)
+            for block in event.content:
+                if isinstance(block, Text | Thinking):
+                    words.text.append(block.text)
+                elif isinstance(block, ToolUse):
+                    words.add_call(block.name, block.input)
         elif isinstance(event, ToolResult):
             words.output.append(text_of(event.content))
         elif isinstance(event, SessionTitled | SessionSummarized):
             words.text.append(event.text)
     first = entries[0] if entries else None
-    columns = (words.text, words.output, words.tools, words.files)
-    text, output, tool, file = ("\n".join(filter(None, column))[:_WORDS_MAX] for column in columns)
     uuid = next((entry.uuid for entry in entries or () if entry.uuid), "")
     at_ms = (first.at_ms or 0) if first else 0
     cwd = next((entry.context.cwd for entry in entries or () if entry.context.cwd), "")
-    return IndexedRecord(offset, length, uuid, kind, at_ms, text, output, tool, file, model, cwd)
+    return IndexedRecord(offset, length, uuid, kind, at_ms, *words.join(), model, cwd)
 
 
-class _WordColumns:
+class WordColumns:
     """The words of one record, by column."""
 
     def __init__(self) -> None:
@@ -367,13 +366,16 @@ class _WordColumns:
         self.tools: list[str] = []
         self.files: list[str] = []
 
-    def add_blocks(self, blocks: Iterable[Block]) -> None:
-        for block in blocks:
-            if isinstance(block, Text | Thinking):
-                self.text.append(block.text)
-            elif isinstance(block, ToolUse):
-                self.tools.append(block.name)
-                self.text += iter_strings(block.input.values())
-                self.files += [
-                    path for key in _PATHS if isinstance(path := block.input.get(key), str)
-                ]
+    def add_call(self, name: str, arguments: dict[str, Any]) -> None:
+        """Add a tool call: its name, all texts of its input, and the paths among them."""
+        self.tools.append(name)
+        self.text += iter_strings(arguments.values())
+        self.files += [path for key in _PATHS if isinstance(path := arguments.get(key), str)]
+
+    def join(self) -> tuple[str, str, str, str]:
+        """Return the text of each column."""
+        columns = (self.text, self.output, self.tools, self.files)
+        text, output, tools, files = (
+            "\n".join(filter(None, words))[:WORDS_MAX] for words in columns
+        )
+        return text, output, tools, files

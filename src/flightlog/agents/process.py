@@ -26,9 +26,8 @@ from flightlog.model.errors import Invalid
 
 STOP_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 16_384  # what is stored of a command's output, so that an endless one costs no memory
-_READER_S = (
-    0.5  # for the last output after the end; a tool that outlived its parent may hold the pipe
-)
+# For the last output after the end; a tool that outlived its parent may hold the pipe.
+_READER_S = 0.5
 _PLACEHOLDER = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
 
@@ -194,9 +193,8 @@ def _start_child(
             raise
         longest = max(len(os.fsencode(word)) for word in command)
         hint = "shorten the prompt, or let it name a file to read"
-        raise Invalid(
-            f"an argument of the agent is too long for this system: {longest:,} bytes", hint=hint
-        ) from None
+        text = f"an argument of the agent is too long for this system: {longest:,} bytes"
+        raise Invalid(text, hint=hint) from None
 
 
 def _write_input(stream: IO[bytes], data: bytes) -> None:

@@ -1,22 +1,19 @@
-"""Agent, Driver, HookSettings, Dialect.
+"""Driver and HookSettings.
 
 A driver starts one program and returns its records. Callers give it the environment, time limits
 and working directory; no driver reads them from the machine.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from flightlog.model.exchange import is_loopback
-from flightlog.sources.protocol import FileListing, Source
 
 if TYPE_CHECKING:
-    from flightlog.agents.dialects.anthropic_messages import AssistantMessage
     from flightlog.agents.process import AgentProcess
-    from flightlog.model.usage import Usage
 
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
@@ -91,37 +88,3 @@ class HookSettings(Protocol):
 
     def find_plugin(self, config_dir: Path) -> str:
         """Return the command that removes our plugin from the client; "" if it is not enabled."""
-
-
-class Dialect(Protocol):
-    """Decoders of a model API; a module can implement it."""
-
-    def decode_response(self, data: bytes) -> "AssistantMessage":
-        """Decode a response body."""
-
-    def decode_usage(self, value: Any) -> "Usage":
-        """Return the tokens that a response reports."""
-
-
-class Agent(Protocol):
-    """One coding agent: the reader of its sessions, and the parts that it may lack."""
-
-    @property
-    def name(self) -> str:
-        """The agent's name in recordings, and its directory below `sessions/`."""
-
-    @property
-    def source(self) -> Source:
-        """The reader of its session files."""
-
-    def find(self, dirs: Sequence[str]) -> FileListing:
-        """List the session files below the agent's own directories."""
-
-    def driver(self, program: Path) -> "Driver | None":
-        """Return a driver of the client at `program`, or None for an agent that is only read."""
-
-    def hooks(self) -> "HookSettings | None":
-        """Return the agent's hook settings, or None if it has no hooks."""
-
-    def dialect(self) -> "Dialect | None":
-        """Return the decoders of the API that the agent calls, or None if it is not captured."""

@@ -12,13 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from flightlog.agents import (
-    REGISTRY,
-    SAMPLES,
-    RegisteredAgent,
-    agent_names,
-    find_agent,
-)
+from flightlog.agents import REGISTRY, SAMPLES, RegisteredAgent, agent_names, find_agent
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
     SUBAGENTS,
@@ -87,10 +81,8 @@ def _read_more_dirs(runtime: Runtime) -> Iterator[tuple[str, str]]:
             hint = suggest_name(name, list(agent_names()))
             raise Misconfigured(f"no such agent: {name[:40]!r} in {origin}", hint=hint)
         if not path.startswith("/"):
-            raise Misconfigured(
-                f"not an absolute path: {part[:200]!r} in {origin}",
-                hint=f"{name}=/an/absolute/path",
-            )
+            hint = f"{name}=/an/absolute/path"
+            raise Misconfigured(f"not an absolute path: {part[:200]!r} in {origin}", hint=hint)
         yield name, normalize_path(path)
 
 

@@ -1,50 +1,11 @@
-"""List an agent's directories and describe the session files in them; what cannot be read is damage.
-
-ReadOnlyAgent is an agent of which nothing but these files is known.
-"""
+"""List an agent's directories and describe the session files in them; what cannot be read is damage."""
 
 import os
 import stat
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
-
-from msgspec import Struct
 
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
-from flightlog.sources.protocol import FileListing
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from flightlog.sources.protocol import Source
-
-
-class ReadOnlyAgent(Struct, frozen=True):
-    """An agent that is read and not started, see `agents.protocol.Agent`.
-
-    The reader, `SOURCE` in its module `decode`, is imported on use: listing files does not need it.
-    """
-
-    name: str
-    find: Callable[[Sequence[str]], FileListing]
-
-    @property
-    def source(self) -> "Source":
-        """The reader of its session files."""
-        package = f"flightlog.agents.{self.name.replace('-', '_')}"
-        return cast("Source", import_module(f"{package}.decode").SOURCE)
-
-    def driver(self, program: "Path") -> None:
-        """Return None: it is not started from here."""
-
-    def hooks(self) -> None:
-        """Return None: no hooks are registered."""
-
-    def dialect(self) -> None:
-        """Return None: its requests are not captured."""
 
 
 def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

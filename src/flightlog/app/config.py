@@ -150,16 +150,13 @@ def _read_environment_settings(environ: Mapping[str, str]) -> Iterator[ConfigVal
 def _parse_value(setting: ConfigOption, text: str, origin: str) -> bool | int | str:
     if isinstance(setting.default, bool):
         if text.lower() not in {"1", "0", "true", "false", "yes", "no"}:
-            raise Misconfigured(
-                f"{origin} is neither true nor false: {text[:40]!r}", hint=f"export {origin}=true"
-            )
+            hint = f"export {origin}=true"
+            raise Misconfigured(f"{origin} is neither true nor false: {text[:40]!r}", hint=hint)
         return text.lower() in {"1", "true", "yes"}
     if isinstance(setting.default, int):
         if not text.isdecimal():
-            raise Misconfigured(
-                f"{origin} is not a number: {text[:40]!r}",
-                hint=f"export {origin}={setting.default}",
-            )
+            hint = f"export {origin}={setting.default}"
+            raise Misconfigured(f"{origin} is not a number: {text[:40]!r}", hint=hint)
         return int(text)
     return text
 
@@ -170,9 +167,8 @@ def _validate_value(name: str, value: Any, origin: str) -> bool | int | str:
         raise _unknown_setting_error(name, origin)
     if type(value) is not type(setting.default):
         wanted = type(setting.default).__name__
-        raise Misconfigured(
-            f"{name} must be of type {wanted}: {origin}", hint=f"{name} = {setting.default!r}"
-        )
+        hint = f"{name} = {setting.default!r}"
+        raise Misconfigured(f"{name} must be of type {wanted}: {origin}", hint=hint)
     assert isinstance(value, bool | int | str)
     return value
 

@@ -48,9 +48,8 @@ def find_target(runtime: Runtime, name: str) -> ConsentTarget:
     if path.is_file() and path.suffix in {".yaml", ".yml"}:
         return tasks_target(runtime, path.resolve())
     if not path.is_dir():
-        raise NotFound(
-            f"no such directory, run or session: {name[:100]}", hint="flightlog trust DIRECTORY"
-        )
+        hint = "flightlog trust DIRECTORY"
+        raise NotFound(f"no such directory, run or session: {name[:100]}", hint=hint)
     return repository_target(runtime, path)
 
 

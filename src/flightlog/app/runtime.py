@@ -34,11 +34,9 @@ def choose_samples() -> None:
 def data_dir(environ: Mapping[str, str]) -> str:
     """Return flightlog's data directory, as the hook finds it; refuse a bad `FLIGHTLOG_HOME`."""
     configured = environ.get("FLIGHTLOG_HOME", "")
-    return (
-        absolute_path("FLIGHTLOG_HOME", configured)
-        if configured
-        else normalize_path(find_data_dir(dict(environ)))
-    )
+    if configured:
+        return absolute_path("FLIGHTLOG_HOME", configured)
+    return normalize_path(find_data_dir(dict(environ)))
 
 
 def config_dir(environ: Mapping[str, str]) -> str:

@@ -17,12 +17,7 @@ from msgspec.structs import replace
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import read_session_hooks
-from flightlog.agents.recordings import (
-    AgentDirs,
-    find_agent_dirs,
-    index_path,
-    list_recorded_files,
-)
+from flightlog.agents.recordings import AgentDirs, find_agent_dirs, index_path, list_recorded_files
 from flightlog.archive.search import SearchIndex
 from flightlog.archive.session_values import ReadBudget, SessionValueCache, report_progress
 from flightlog.model.addresses import check_id, is_safe
@@ -122,9 +117,8 @@ class Archive:
             raise NotFound(f"no session begins with {prefix!r}", hint="flightlog session list")
         if len(matches) > 1:
             some = ", ".join(matches[:5])
-            raise Invalid(
-                f"{len(matches)} sessions begin with {prefix!r}", hint=f"write more of it: {some}"
-            )
+            hint = f"write more of it: {some}"
+            raise Invalid(f"{len(matches)} sessions begin with {prefix!r}", hint=hint)
         return self.recordings[matches[0]]
 
     def latest_session(self) -> str:

@@ -180,9 +180,8 @@ def export_archive(
     if output.exists() and not output.is_dir():
         raise Conflict(f"not a directory: {output}", hint="name a new directory")
     if options.kind == PARQUET and output.is_dir() and any(output.iterdir()):
-        raise Conflict(
-            f"not empty: {output}", hint="name a new directory, or rows would be there twice"
-        )
+        hint = "name a new directory, or rows would be there twice"
+        raise Conflict(f"not empty: {output}", hint=hint)
     ensure_dir(output)
     total = BulkExportResult()
     written = 0

@@ -75,11 +75,8 @@ class SearchQuery(Struct, frozen=True):
         """Return whether `usd` is in the range; an unknown cost is in no range."""
         if self.cost_min_usd is None and self.cost_max_usd is None:
             return True
-        return (
-            usd is not None
-            and (self.cost_min_usd or 0.0) <= usd
-            and (self.cost_max_usd is None or usd <= self.cost_max_usd)
-        )
+        low, high = self.cost_min_usd or 0.0, self.cost_max_usd
+        return usd is not None and low <= usd and (high is None or usd <= high)
 
 
 def parse_query(
@@ -100,9 +97,8 @@ def parse_query(
         if key in _COLUMNS | _FILTERS and not text:
             raise Invalid(f"nothing after {key}:", hint=_EXAMPLE)
         if key in _FILTERS and part["minus"]:
-            raise Invalid(
-                f"only words and tool: model: file: can be excluded, not {key}:", hint=_EXAMPLE
-            )
+            message = f"only words and tool: model: file: can be excluded, not {key}:"
+            raise Invalid(message, hint=_EXAMPLE)
         if key in _FILTERS:
             options[key] = text
             continue

@@ -19,7 +19,7 @@ from flightlog.store.index.files import (
     load_values,
     store_values,
 )
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
 MADE_BY = f"{__version__} 5 {PRICES_FROM['source']} {PRICES_FROM['date']}"

@@ -60,13 +60,11 @@ def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> lis
     ensure_writable(Path(runtime.data_dir))
     if not off:
         if not root.is_dir():
-            raise NotFound(
-                f"no such directory: {folder}", hint="name the directory the agent works in"
-            )
+            hint = "name the directory the agent works in"
+            raise NotFound(f"no such directory: {folder}", hint=hint)
         if Path(runtime.home).resolve().is_relative_to(root):
-            raise Invalid(
-                f"cannot track a home directory: {root}", hint="name a directory below it"
-            )
+            hint = "name a directory below it"
+            raise Invalid(f"cannot track a home directory: {root}", hint=hint)
         if "\n" in str(root):
             raise Invalid("cannot track a directory with a newline in its name", hint="rename it")
     tracked = [path for path in list_tracked(runtime) if path != str(root)]

@@ -118,10 +118,8 @@ def _read_documents(path: Path) -> dict[Path, Any]:
     values = ((file, _parse_document(file)) for file in sorted(path.rglob("*.json")))
     documents = {file: value for file, value in values if is_trajectory(value)}
     if not documents:
-        raise NotFound(
-            f"no trajectory below {path}",
-            hint="flightlog session export SESSION --atif --output DIR",
-        )
+        hint = "flightlog session export SESSION --atif --output DIR"
+        raise NotFound(f"no trajectory below {path}", hint=hint)
     return documents
 
 

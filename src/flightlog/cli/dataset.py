@@ -40,11 +40,9 @@ def tracked_group() -> None:
 @click.option("--compact", "then_compact", is_flag=True, help="Compact shards afterwards.")
 @click.option("--commits", is_flag=True, help="Only new commits; the git hook uses this.")
 @click.option(
-    "--hook",
-    "from_hook",
-    is_flag=True,
+    "--hook", "from_hook", is_flag=True,
     help="For the repository's hook: only the session of the event on stdin; no words, no push.",
-)
+)  # fmt: skip
 @_JSON
 def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write missing rows of this repository. Running it again writes nothing."""
@@ -59,11 +57,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
         count = service.sync_new_commits(runtime, location)
         click.echo(json.dumps({"commits": count}) if as_json else pluralize(count, "commit"))
         return
-    allowed = (
-        service.allowed_writes(runtime, location.repository.top, own_hook=True)
-        if from_hook
-        else service.PERSON
-    )
+    top = location.repository.top
+    allowed = service.allowed_writes(runtime, top, own_hook=True) if from_hook else service.PERSON
     report = service.sync_repository(runtime, location, allowed)
     problem = (
         service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None
@@ -173,14 +168,12 @@ def check(*, fix: bool, as_json: bool) -> int:
     else:
         for finding in findings:
             label = "note" if finding.is_note else "wrong"
-            click.echo(
-                make_inert(f"{label}  {finding.kind}: {finding.message} ({finding.location})")
-            )
+            text = make_inert(f"{label}  {finding.kind}: {finding.message} ({finding.location})")
+            click.echo(text)
             if finding.next_command:
                 click.secho(f"    {finding.next_command}", fg="cyan")
-        click.echo(
-            f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}", err=True
-        )
+        text = f"{pluralize(wrong, 'problem')}, {pluralize(len(findings) - wrong, 'note')}"
+        click.echo(text, err=True)
     return int(wrong > 0)
 
 
@@ -245,9 +238,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(pulled)
     else:
-        click.echo(
-            f"{pluralize(pulled.rows, 'new row')} from {pluralize(pulled.writers, 'writer')}"
-        )
+        line = f"{pluralize(pulled.rows, 'new row')} from {pluralize(pulled.writers, 'writer')}"
+        click.echo(line)
 
 
 @dataset.command(
@@ -299,9 +291,8 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
 
     runtime = open_runtime()
     if not (row_ids or options["text"] or options["since"] or options["before"]):
-        raise Invalid(
-            "nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before"
-        )
+        hint = "flightlog dataset forget ID, or --text, --since, --before"
+        raise Invalid("nothing to forget", hint=hint)
     times = [
         parse_since(options[name], runtime.clock.now_ms(), UTC) if options[name] else None
         for name in ("since", "before")
@@ -395,6 +386,5 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     would = "would be " if dry_run else ""
     for path, is_removed in files:
         click.echo(make_inert(f"{would}{'removed' if is_removed else 'written'}: {path}"))
-    click.echo(
-        "nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed", err=True
-    )
+    line = "nothing was changed" if dry_run else f"{pluralize(len(files), 'file')} changed"
+    click.echo(line, err=True)

@@ -29,14 +29,11 @@ def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
         return
     if report.chats_with_words:
         earlier = pluralize(report.chats_with_words, "earlier chat")
-        click.echo(
-            f"new rows have no words; {earlier} with words: flightlog dataset strip-words", err=True
-        )
+        line = f"new rows have no words; {earlier} with words: flightlog dataset strip-words"
+        click.echo(line, err=True)
     else:
-        click.echo(
-            "words are left out; to track them redacted, set track_words = true under [dataset]",
-            err=True,
-        )
+        line = "words are left out; to track them redacted, set track_words = true under [dataset]"
+        click.echo(line, err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
 
 
@@ -69,11 +66,8 @@ def print_removal(report: RemovalReport, **options: Any) -> int:
 
 def _compaction_lines(compaction: Compaction) -> Iterator[str]:
     would = "would be " if compaction.dry_run else ""
-    into = (
-        "the base files"
-        if compaction.target == "base"
-        else "one shard, because this is not the default branch"
-    )
+    shard = "one shard, because this is not the default branch"
+    into = "the base files" if compaction.target == "base" else shard
     yield f"{pluralize(compaction.shards, 'shard')} {would}merged into {into}"
     counts = (
         ", ".join(f"{number:,} {kind}" for kind, number in compaction.rows.items()) or "no rows"
@@ -89,11 +83,8 @@ def _compaction_lines(compaction: Compaction) -> Iterator[str]:
         yield f"committed as {compaction.commit[:12]}, a merge commit"
     elif compaction.commit is not None:
         advice = "commit shards like any other file: git add .git-ml"
-        yield (
-            "nothing to commit, the base files are unchanged"
-            if compaction.target == "base"
-            else advice
-        )
+        unchanged = "nothing to commit, the base files are unchanged"
+        yield unchanged if compaction.target == "base" else advice
     elif compaction.target == "base" and compaction.shards and not compaction.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
@@ -155,9 +146,8 @@ def offer_dataset(
     """Start a dataset if wanted. Ask at a terminal, about words only the first time."""
     ask = ask and sys.stdin.isatty()
     if wanted is None and ask:
-        wanted = click.confirm(
-            "Collect training rows from sessions here, in .git-ml/tracked?", default=False, err=True
-        )
+        question = "Collect training rows from sessions here, in .git-ml/tracked?"
+        wanted = click.confirm(question, default=False, err=True)
     if not wanted:
         return
     if words is None and ask and not has_words_setting(folder):

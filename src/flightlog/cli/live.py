@@ -19,12 +19,9 @@ def live() -> None:
 
 @live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
 @click.option(
-    "--width",
-    type=click.IntRange(20, 400),
-    default=100,
-    show_default=True,
+    "--width", type=click.IntRange(20, 400), default=100, show_default=True,
     help="Width in columns.",
-)
+)  # fmt: skip
 @click.option(
     "--template", default="", help="Template to try: {profile} | {model} | {context} | {cost} …"
 )
@@ -157,15 +154,13 @@ def swap(
             print_json(advice)
             return
         for profile_row in advice["profiles"]:
-            click.echo(
-                f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used"
-            )
+            line = f"{make_inert(str(profile_row['label']))}: {profile_row['urgency']:.0f} % used"
+            click.echo(line)
         click.echo(advice["advice"] or "no switch needed")
         return
     if profile is None:
-        raise Invalid(
-            "no profile named for the session", hint=f"flightlog live swap {session_id} PROFILE"
-        )
+        hint = f"flightlog live swap {session_id} PROFILE"
+        raise Invalid("no profile named for the session", hint=hint)
     switch = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(switch)
@@ -178,12 +173,9 @@ def swap(
 
 @live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
 @click.option(
-    "--days",
-    type=click.IntRange(0),
-    default=7,
-    show_default=True,
+    "--days", type=click.IntRange(0), default=7, show_default=True,
     help="Archive sessions unused for this many days.",
-)
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the change without writing it.")
 @json_option("Print the sessions as JSON.")
 def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
@@ -198,12 +190,9 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
 
 @click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
-    "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=2.0,
-    show_default=True,
+    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True,
     help="Seconds between updates.",
-)
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @json_option("With --once: print the state as JSON.")
 def watch(every: float, *, once: bool, as_json: bool) -> None:

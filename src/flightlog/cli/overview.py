@@ -56,9 +56,8 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     from flightlog.usage.report_json import report_json
     from flightlog.views.transcript import RenderOptions, render_session
 
-    click.echo(
-        "running a scripted agent in a temporary directory; your files are not touched", err=True
-    )
+    text = "running a scripted agent in a temporary directory; your files are not touched"
+    click.echo(text, err=True)
     with perform_demo(runtime) as performance:
         session = performance.archive.read_session(performance.session)
         report = performance.archive.usage_report(Breakdown.SESSION, UTC)
@@ -103,9 +102,8 @@ def rewind(*, as_json: bool) -> int:
     from flightlog.cli.lab.run import RunProgress
     from flightlog.setup.demo import ASKED, SAID, TURN, perform_rewind
 
-    click.echo(
-        "running an agent offline in a temporary directory; your files are not touched", err=True
-    )
+    line = "running an agent offline in a temporary directory; your files are not touched"
+    click.echo(line, err=True)
     with perform_rewind(open_runtime(), RunProgress()) as shown:
         result = msgspec.to_builtins(shown)
     certificate = result["replay"]["certificate"] or {}
@@ -173,11 +171,8 @@ def _print_recording_status(runtime: "Runtime", summary: "RecordingStatus") -> N
     click.echo(
         f"{pluralize(summary.source_sessions, 'session')} in the agent's files, {summary.source_bytes:,} bytes"
     )
-    deleted = (
-        f" ({summary.archived_only_sessions:,} deleted by the agent)"
-        if summary.archived_only_sessions
-        else ""
-    )
+    gone = summary.archived_only_sessions
+    deleted = f" ({gone:,} deleted by the agent)" if gone else ""
     sealed = f"{summary.archived_bytes:,} bytes ({summary.sealed_bytes:,} sealed)"
     click.echo(f"{pluralize(summary.archived_sessions, 'session')} archived{deleted}, {sealed}")
     if summary.unarchived_sessions:
@@ -185,9 +180,8 @@ def _print_recording_status(runtime: "Runtime", summary: "RecordingStatus") -> N
         click.secho("    flightlog settle", fg="cyan")
         if summary.first_deletion_ms is not None:
             when = format_timestamp(summary.first_deletion_ms, runtime.zone, "%Y-%m-%d")
-            click.echo(
-                f"the agent deletes the oldest transcript on {when}; to keep all from now on"
-            )
+            line = f"the agent deletes the oldest transcript on {when}; to keep all from now on"
+            click.echo(line)
             click.secho("    flightlog init", fg="cyan")
     if summary.last_record_ms is not None:
         click.echo(f"last record {format_age(age_ms(runtime, summary) or 0)} ago")

@@ -83,10 +83,8 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     from flightlog.privacy.service import make_redactor
 
     if separate and not jsonl:
-        raise Invalid(
-            "--separate needs --jsonl",
-            hint="flightlog privacy redact --jsonl --separate session.jsonl",
-        )
+        hint = "flightlog privacy redact --jsonl --separate session.jsonl"
+        raise Invalid("--separate needs --jsonl", hint=hint)
     out, redactor = sys.stdout.buffer, make_redactor(open_runtime())
     records = JsonRedactor(redactor)
     with _open_input(path) as source:
@@ -259,10 +257,8 @@ def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             continue
         root = Path(path)
         if not root.exists():
-            raise NotFound(
-                f"no such file or directory: {path}",
-                hint="name files, directories, or - for standard input",
-            )
+            hint = "name files, directories, or - for standard input"
+            raise NotFound(f"no such file or directory: {path}", hint=hint)
         for file in _iter_text_files(root):
             yield str(file), file.read_text("utf-8", "replace")
 

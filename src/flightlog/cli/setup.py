@@ -77,11 +77,9 @@ def _check_template(values: "Mapping[str, ConfigValue]") -> None:
     "--formats", "by_format", is_flag=True, help="Show what each agent records; report new formats."
 )
 @click.option(
-    "--verify",
-    "by_manifest",
-    is_flag=True,
+    "--verify", "by_manifest", is_flag=True,
     help="Read the archive and restore damaged files from the agent's.",
-)
+)  # fmt: skip
 @json_option("Print the findings as JSON.")
 def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> int:
     """Check the installation and report problems.
@@ -147,12 +145,9 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
 
 @click.command(epilog=format_examples("flightlog init --dry-run", "flightlog init --agent all"))
 @click.option(
-    "--agent",
-    default=DEFAULT_AGENT,
-    metavar="NAME",
-    callback=check_agent_or_all,
+    "--agent", default=DEFAULT_AGENT, metavar="NAME", callback=check_agent_or_all,
     help="An agent, or all (claude-code).",
-)
+)  # fmt: skip
 @click.option(
     "--user", "scope", flag_value="user", default="user", help="For all your projects (default)."
 )
@@ -183,14 +178,7 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
     "--inline", is_flag=True, help="Archive before the agent continues, for short-lived machines."
 )
 @json_option("Print the change as JSON.")
-def init(
-    *,
-    agent: str,
-    scope: str,
-    dataset: bool | None,
-    words: bool | None,
-    **flags: Any,
-) -> int:
+def init(*, agent: str, scope: str, dataset: bool | None, words: bool | None, **flags: Any) -> int:
     """Register the recording hook with an agent."""
     from flightlog.cli.dataset_output import offer_dataset
     from flightlog.setup.init import InitRequest, list_init_agents

@@ -107,9 +107,8 @@ def _print_trace(trace_result: "Trace", *, every: bool) -> None:
     click.echo(one_line(f"{trace_result.start.kind} {trace_result.start.address}", 200))
     print_table(("", "address", "where", "what"), rows)
     for item in trace_result.broken_links:
-        click.echo(
-            one_line(f"broken: {item.source} names {item.target}: {item.reason}", 300), err=True
-        )
+        line = one_line(f"broken: {item.source} names {item.target}: {item.reason}", 300)
+        click.echo(line, err=True)
 
 
 def _print_line(location: str, line: "BlameLine") -> None:

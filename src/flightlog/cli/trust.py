@@ -33,9 +33,8 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
     if revoke:
         had_consent = consent.revoke_consent(runtime, subject)
         click.echo("consent revoked" if had_consent else "there was no consent", err=True)
-        click.echo(
-            "to remove the words of existing rows: flightlog dataset strip-words --yes", err=True
-        )
+        line = "to remove the words of existing rows: flightlog dataset strip-words --yes"
+        click.echo(line, err=True)
     if yes:
         consent.grant_consent(runtime, subject)
     subject = consent.find_target(runtime, target)
@@ -75,13 +74,11 @@ def _print_report(report: dict[str, Any]) -> None:
     if not report["effects"]:
         click.echo("it publishes, sends and runs nothing", err=True)
     else:
-        click.echo(
-            "trusted" if report["is_trusted"] else "not trusted; allow it with --yes", err=True
-        )
+        line = "trusted" if report["is_trusted"] else "not trusted; allow it with --yes"
+        click.echo(line, err=True)
 
 
 def _print_effects(effects: Any, *, err: bool) -> None:
     for name, value in effects.items():
-        click.echo(
-            make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err
-        )
+        line = make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}")
+        click.echo(line, err=err)

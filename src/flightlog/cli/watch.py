@@ -86,7 +86,6 @@ class SessionScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [("escape,enter,backspace", "back", "Back")]
 
     def __init__(self, session: str, title: str) -> None:
-        """Show nothing yet."""
         super().__init__()
         self.session, self._title, self._shown = session, title, ""
 
@@ -168,7 +167,6 @@ class WatchApp(App[None]):
     ]
 
     def __init__(self, runtime: Runtime, every_s: float) -> None:
-        """Collect nothing yet."""
         super().__init__()
         self.theme = "ansi-dark"  # the terminal's own colors: 16 are enough, over ssh too
         self._runtime, self._feed = runtime, WatchFeed(runtime, every_s)

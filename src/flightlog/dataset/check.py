@@ -70,11 +70,8 @@ def find_incidents(problems: Iterable[DatasetProblem], now_ms: int) -> Iterator[
     for problem in problems:
         if not problem.is_note:
             # A row id is file content, which an incident must not hold; file names and offsets are safe.
-            evidence = (
-                ()
-                if problem.kind == "id"
-                else (problem.location.replace(" at ", ":").replace(",", ""),)
-            )
+            place = problem.location.replace(" at ", ":").replace(",", "")
+            evidence = () if problem.kind == "id" else (place,)
             yield Incident(problem.kind, now_ms, "dataset", evidence)
 
 

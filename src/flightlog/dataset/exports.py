@@ -89,11 +89,8 @@ def chat_examples(dataset: DatasetReader) -> Iterator[dict[str, Any]]:
     """Yield each answered prompt of a person as a conversation of two messages."""
     commits = _commits_by_hash(dataset)
     for row in _answered_chats(dataset):
-        if (
-            row.get("prompt_source", "human") == "human"
-            and not row.get("is_rewound")
-            and answer_score(row, commits) >= 0
-        ):
+        is_human = row.get("prompt_source", "human") == "human" and not row.get("is_rewound")
+        if is_human and answer_score(row, commits) >= 0:
             messages = [
                 {"role": "user", "content": row["input"]},
                 {"role": "assistant", "content": row["output"]},
@@ -190,16 +187,13 @@ def export_dataset(dataset: DatasetReader, form: str, output: Path) -> dict[str,
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
     if form in _ONE_FILE and output.is_dir():
-        raise Invalid(
-            f"{form} needs a file, not a directory: {output}",
-            hint=f"--output {output / 'rows.jsonl'}",
-        )
+        hint = f"--output {output / 'rows.jsonl'}"
+        raise Invalid(f"{form} needs a file, not a directory: {output}", hint=hint)
     try:
         return FORMS[form](dataset, output)
     except OSError as error:
-        raise Unavailable(
-            f"cannot write {output}: {error.strerror}", hint="choose another --output"
-        ) from error
+        hint = "choose another --output"
+        raise Unavailable(f"cannot write {output}: {error.strerror}", hint=hint) from error
 
 
 def _write_jsonl(dataset: DatasetReader, output: Path) -> dict[str, int]:

@@ -104,12 +104,10 @@ def apply_changes(repository: Repository, changes: list[HookFileChange], command
                 files.rename_file(before, change.path.name)
             continue
         is_hook = change.path == _hook_path(repository)
-        if (
-            is_hook
-            and change.path.exists()
-            and MARK.encode() not in change.path.read_bytes()
-            and not before.exists()
-        ):
+        is_foreign = (
+            is_hook and change.path.exists() and MARK.encode() not in change.path.read_bytes()
+        )
+        if is_foreign and not before.exists():
             files.rename_file(change.path, before.name)
         files.replace_file(change.path, change.body, mode=change.mode)
     if removing:

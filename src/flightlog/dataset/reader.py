@@ -65,9 +65,8 @@ def check_judgment(kind: str, field: str, value: object) -> None:
     """Raise `Invalid` unless rows of this kind have `field`, and it can have this value."""
     fields = sorted(name for name, (kinds, _) in _JUDGMENTS.items() if kind in kinds)
     if field not in fields:
-        raise Invalid(
-            f"no such judgment of a {kind}: {field[:40]!r}", hint=f"one of: {', '.join(fields)}"
-        )
+        hint = f"one of: {', '.join(fields)}"
+        raise Invalid(f"no such judgment of a {kind}: {field[:40]!r}", hint=hint)
     rating = value.get("rating") if isinstance(value, dict) else value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_hash = isinstance(value, str) and re.fullmatch("[0-9a-f]{7,64}", value) is not None
@@ -126,11 +125,8 @@ def indent_lines(lines: Iterable[bytes], number: int) -> bytes:
 
 def shard_column(number: int, session: str = "") -> int:
     """Return the column at which lines of a session's shard `number` start; 0 is for base files."""
-    offset = (
-        int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big")
-        if session
-        else 0
-    )
+    digest = hashlib.sha256(session.encode("utf-8", "replace")).digest()
+    offset = int.from_bytes(digest[:4], "big") if session else 0
     return 1 + (offset + number * _STRIDE) % COLUMNS
 
 
@@ -192,7 +188,6 @@ class DatasetReader:
     """The rows of a dataset."""
 
     def __init__(self) -> None:
-        """Start without rows."""
         self.lines: dict[str, RowVersion] = {}
         self.rows: dict[str, Row] = {}
         self.forgotten = TombstoneRules()

@@ -99,9 +99,8 @@ def tombstones_for_text(dataset: DatasetReader, text: str, now_ms: int) -> list[
     A session whose summary contains it loses only the summary.
     """
     if not (wanted := _normalize_text(text)):
-        raise Invalid(
-            "the text to search for is empty", hint='flightlog dataset forget --text "…" --dry-run'
-        )
+        hint = 'flightlog dataset forget --text "…" --dry-run'
+        raise Invalid("the text to search for is empty", hint=hint)
     tombstones = []
     for key, row in _live_rows(dataset):
         if row.get("kind") == "session":
@@ -210,9 +209,8 @@ def find_row_key(dataset: DatasetReader, name: str) -> str:
     if not matches:
         raise NotFound(f"no row id starts with {name[:60]!r}", hint="flightlog dataset stats")
     if len(matches) > 1:
-        raise Invalid(
-            f"{len(matches)} row ids start with {name[:60]!r}", hint="use a longer prefix"
-        )
+        hint = "use a longer prefix"
+        raise Invalid(f"{len(matches)} row ids start with {name[:60]!r}", hint=hint)
     return matches[0]
 
 

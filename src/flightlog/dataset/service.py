@@ -28,7 +28,6 @@ from flightlog.dataset.rows import NAMES, Row, format_row_time
 from flightlog.dataset.state import (
     find_collecting_root,
     is_off,
-    report_if_off,
     row_sources,
     writer_name,
 )
@@ -47,15 +46,6 @@ from flightlog.store.recordings.adoption import session_dir
 
 OWN_HOOK = "own-hook"  # file in which the recorder stores the directory of a repository's own hook
 PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write if configured
-__all__ = [
-    "PERSON",
-    "allowed_writes",
-    "load_project_settings",
-    "locate_dataset",
-    "make_row_redactor",
-    "push_if_enabled",
-    "report_if_off",
-]
 
 
 def extract_session_rows(
@@ -147,9 +137,9 @@ def make_extract_context(
     )
 
 
-def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
+def require_dataset(runtime: Runtime) -> DatasetDirs:
     """Return the dataset of this repository, or raise `NotFound`."""
-    dirs = locate_dataset(runtime, folder)
+    dirs = locate_dataset(runtime)
     if not dirs.tracked_dir.is_dir():
         hint = "flightlog dataset session sync-to-jsonl"
         raise NotFound(f"no training rows in this repository: {dirs.tracked_dir}", hint=hint)

@@ -34,9 +34,8 @@ def is_off(runtime: Runtime) -> bool:
 def report_if_off(runtime: Runtime) -> bool:
     """Return whether collection is off, and notify the person if it is."""
     if is_off(runtime):
-        runtime.notify(
-            f"collection is off ({SWITCH}={runtime.environ[SWITCH]}): no row was written"
-        )
+        text = f"collection is off ({SWITCH}={runtime.environ[SWITCH]}): no row was written"
+        runtime.notify(text)
     return is_off(runtime)
 
 

@@ -29,7 +29,6 @@ class TombstoneRules:
     """The rules of all tombstones read so far."""
 
     def __init__(self) -> None:
-        """Start without rules."""
         self.keys: set[str] = set()
         self._sessions: set[str] = set()
         self._untitled: set[str] = set()

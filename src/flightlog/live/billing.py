@@ -24,9 +24,8 @@ from flightlog.usage.prices import price
 from flightlog.usage.report import PACE_LEAST_MS
 
 LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
-COST_DIGITS = (
-    4  # cents are rounded where they are shown, so that sums are those of the usage report
-)
+# Cents are rounded where they are shown, so that sums are those of the usage report.
+COST_DIGITS = 4
 _ADDED = (
     *("cost_today", "burn_rate_per_hour", "block_cost_usd", "week_cost_usd"),
     *("total_tokens", "tokens_per_minute"),
@@ -201,8 +200,7 @@ def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, fl
     """Return profiles with their urgency, the one with the most budget left first."""
     pairs = [(profile, profile_urgency(profile)) for profile in profiles]
     return sorted(
-        pairs,
-        key=lambda pair: (pair[1], pair[0].billing.burn_rate_per_hour, pair[0].profile_id),
+        pairs, key=lambda pair: (pair[1], pair[0].billing.burn_rate_per_hour, pair[0].profile_id)
     )
 
 

@@ -31,12 +31,12 @@ from flightlog.live.state import (
     SessionCost,
     SessionMetadata,
     Thresholds,
-    format_time,
     has_automatic_label,
 )
 from flightlog.live.state_file import runtime_state
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
+from flightlog.model.text import format_utc_ms
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
 from flightlog.store import files
@@ -113,7 +113,7 @@ def collect_live_state(
 def open_journal(where: LiveDirectory) -> Journal[Event]:
     """Open the journal beside the state file."""
     path = where.folder / runtime_state.OWN / "journal.jsonl"
-    now = format_time(where.now_ms)
+    now = format_utc_ms(where.now_ms)
     return Journal(path, Event, now=lambda: now, new_id=where.runtime.new_id)
 
 

@@ -78,9 +78,7 @@ def head_lines(board: Dashboard, style: TextStyle) -> list[DashboardLine]:
 
 
 def session_lines(
-    rows: Sequence[DashboardRow],
-    style: TextStyle,
-    titles: Mapping[str, str] | None = None,
+    rows: Sequence[DashboardRow], style: TextStyle, titles: Mapping[str, str] | None = None
 ) -> list[DashboardLine]:
     """Return the table of sessions, its head first."""
     cells = [
@@ -141,10 +139,10 @@ def sparkline(values: Sequence[float]) -> str:
     )
 
 
-def percent_bar(percent: float, cells: int = BAR_CELLS) -> str:
-    """Return a bar of `cells` blocks, filled by `percent`; something is never shown as nothing."""
-    filled = min(max(round(percent * cells / 100), int(percent > 0)), cells)
-    return "█" * filled + "░" * (cells - filled)
+def percent_bar(percent: float) -> str:
+    """Return a bar of ten blocks, filled by `percent`; something is never shown as nothing."""
+    filled = min(max(round(percent * BAR_CELLS / 100), int(percent > 0)), BAR_CELLS)
+    return "█" * filled + "░" * (BAR_CELLS - filled)
 
 
 def _account_lines(account: AccountRow, now_ms: int, style: TextStyle) -> list[DashboardLine]:

@@ -14,11 +14,11 @@ from msgspec import Struct
 from flightlog.hooks.statusline_segments import WORDS, parse_template
 from flightlog.live import health
 from flightlog.live.health import LIVE_MS
-from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, format_time, to_wire
+from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, to_wire
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import UNREADABLE, Misconfigured
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.model.text import one_line, suggest_name
+from flightlog.model.text import format_utc_ms, one_line, suggest_name
 
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
@@ -105,7 +105,7 @@ def shared_files(state: RuntimeState, now_ms: int, template: str) -> list[Output
 def log_entry(state: RuntimeState, broken: str, counts: tuple[int, int], now_ms: int) -> str:
     """Return a log line; `counts` are files written and sessions archived. No content is logged."""
     line = (
-        f"{format_time(now_ms)} gathered sessions={len(state.sessions)} "
+        f"{format_utc_ms(now_ms)} gathered sessions={len(state.sessions)} "
         f"profiles={len(state.auth_profiles)} pages={counts[0]} archived={counts[1]}"
     )
     location = broken.split(":", maxsplit=1)[0]
@@ -151,11 +151,8 @@ def read_marker(path: Path) -> str:
 def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str) -> dict[str, Any]:
     if used is None:
         return {}
-    launch = (
-        {"label": used.label, "authProfile": used.profile_id}
-        if len(state.auth_profiles) == 1
-        else {}
-    )
+    is_only = len(state.auth_profiles) == 1
+    launch = {"label": used.label, "authProfile": used.profile_id} if is_only else {}
     billing: dict[str, Any] = to_wire(used.billing)
     thresholds = to_wire(health.effective_thresholds(state.thresholds, used.thresholds))
     more = {"billing": billing, "launch": launch, "thresholds": thresholds}

@@ -303,11 +303,8 @@ def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
         if launch is None or not launch.tmux_pane:
             memo.tmux = None
             continue
-        if (
-            memo.tmux is None
-            or memo.tmux.pane != launch.tmux_pane
-            or now_ms - memo.tmux_checked_ms > PANES_EVERY_MS
-        ):
+        is_other = memo.tmux is None or memo.tmux.pane != launch.tmux_pane
+        if is_other or now_ms - memo.tmux_checked_ms > PANES_EVERY_MS:
             memo.tmux, memo.tmux_checked_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
     for socket, sessions in due.items():

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import find_config_dirs, has_sessions, normalize_path
 from flightlog.archive.archive import Archive, open_archive
@@ -28,19 +26,13 @@ from flightlog.live.layout import NOT_SESSIONS, read_marker
 from flightlog.live.profiles import LABEL_CHARS_MAX
 from flightlog.live.state import AuthProfile, RuntimeState, to_wire
 from flightlog.live.state_file import runtime_state
-from flightlog.model.errors import (
-    UNREADABLE,
-    Conflict,
-    FlightlogError,
-    Invalid,
-    NotFound,
-    Unreadable,
-)
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import one_line
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.service import make_redactor
+from flightlog.sources.foreign_json import parse_object
 
 _WATCH_WAIT_S = 1.0  # a watcher asks again soon, so an older state is better than a wait
 WIDTHS = (40, 60, 80, 100, 120, 150, 200)
@@ -88,11 +80,8 @@ def _collect_all(runtime: Runtime, depth: CollectDepth) -> list[LiveState]:
     reported = [path for path in find_known_config_dirs(runtime) if path not in configured]
     archive = open_archive(runtime)
     # An index of their own: the main index is that of the configured directories.
-    others = (
-        Archive({DEFAULT_AGENT: tuple(reported)}, f"{runtime.data_dir}/{_OTHER_DIRECTORIES}")
-        if reported
-        else archive
-    )
+    home = f"{runtime.data_dir}/{_OTHER_DIRECTORIES}"
+    others = Archive({DEFAULT_AGENT: tuple(reported)}, home) if reported else archive
     states = []
     try:
         for live in _used_directories(runtime):
@@ -343,14 +332,14 @@ def preview_status_line(
     runtime: Runtime, data: bytes | None, width: int, template: str, *, color: bool
 ) -> dict[str, Any]:
     """Render the status line of a payload, or of the session seen last."""
-    payload = _decode_object(data or b"")
+    payload = parse_object(data or b"") or {}
     page: dict[str, Any] = {}
     for live in list_live_runtimes(runtime):
         paths = sorted(live.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         own = [path for path in paths if path.stem == payload.get("session_id")]
         if not own and not payload:
             own = [path for path in paths if path.name not in NOT_SESSIONS]
-        page = _decode_object(own[-1].read_bytes()) if own else page
+        page = (parse_object(own[-1].read_bytes()) or {}) if own else page
     template = template or str(runtime.config["statusline.template"].value)
     page = {**page, **({"statusline": {"template": template}} if template else {})}
     style = StatusStyle(width, color, runtime.clock.now_ms() / 1000)
@@ -366,14 +355,6 @@ def _payload_from_page(page: dict[str, Any]) -> dict[str, Any]:
         "model": {"display_name": page.get("model", {}).get("value")},
         "cost": {"total_cost_usd": cost.get("clientCostUsd", cost.get("recordedCostUsd"))},
     }
-
-
-def _decode_object(data: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _relabel_profile(name: str, text: str, state: RuntimeState) -> RuntimeState:

@@ -4,7 +4,6 @@ Field names on disk are those of the source document (`authProfiles`, `costToday
 those of the document are ours and are left out while they are unknown.
 """
 
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -277,12 +276,6 @@ def with_freshness(profile: AuthProfile, now_ms: int) -> AuthProfile:
     """Set `isFresh` for the current time and return the profile."""
     profile.billing.is_fresh = 0 <= now_ms - profile.billing.last_fetched < FRESH_MS
     return profile
-
-
-def format_time(at_ms: int) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds."""
-    text = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
 
 
 @cache

@@ -41,6 +41,12 @@ TIME_MS_MAX = 1 << 53  # after any time; still exact in JSON readers
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
+def format_utc_ms(at_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, always with milliseconds, as journals write it."""
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
 def format_utc_time(at: float | None) -> str | None:
     """Return a time as ISO 8601, with milliseconds unless they are zero."""
     if at is None:

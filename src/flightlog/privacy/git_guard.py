@@ -89,15 +89,8 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     new = [*tips, "--not", *known, *glob]
     commits = git.start_git("rev-list", *new, "--", limit_s=_LIMIT_S).finish_command()
     words = (
-        "diff-tree",
-        "--stdin",
-        "--no-commit-id",
-        "-r",
-        "-c",
-        "--root",
-        "-z",
-        "--no-renames",
-        "--diff-filter=A",
+        *("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z"),
+        *("--no-renames", "--diff-filter=A"),
     )
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
@@ -281,9 +274,8 @@ def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], 
     for line in filter(str.strip, lines):
         fields = _PUSHED.fullmatch(line.strip())
         if fields is None:
-            raise Invalid(
-                f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks"
-            )
+            hint = "git help githooks"
+            raise Invalid(f"not a line of a pre-push hook: {line.strip()[:80]}", hint=hint)
         tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted
         remote += [fields[2]] if fields[2].strip("0") else []
     names = "".join(f"{name}\n" for name in remote).encode()
@@ -306,10 +298,8 @@ def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
 def _list_git_names(git: PersonGit, *words: str) -> list[str]:
     answer = git.run_git(*words)
     if answer.exit_code:
-        raise NotFound(
-            f"not a git repository: {git.folder}",
-            hint="run it inside one, or make one with: git init",
-        )
+        hint = "run it inside one, or make one with: git init"
+        raise NotFound(f"not a git repository: {git.folder}", hint=hint)
     return [name for name in answer.stdout.decode("utf-8", "surrogateescape").split("\0") if name]
 
 

@@ -74,14 +74,11 @@ def import_key(path: Path, line: str, *, replace: bool = False) -> bytes:
     except ValueError:
         key = b""
     if prefix != _KEY_PREFIX or len(key) != _KEY_BYTES or check != _key_checksum(key):
-        raise Invalid(
-            "not an exported key, or cut short", hint="make one with: flightlog privacy key export"
-        )
+        hint = "make one with: flightlog privacy key export"
+        raise Invalid("not an exported key, or cut short", hint=hint)
     if path.exists() and not replace and _read_key(path) != key:
-        raise Conflict(
-            "another key is here; tags made with it would no longer match",
-            hint="replace it with: flightlog privacy key import --yes",
-        )
+        hint = "replace it with: flightlog privacy key import --yes"
+        raise Conflict("another key is here; tags made with it would no longer match", hint=hint)
     ensure_writable(path.parent)
     files.replace_file(path, key.hex().encode() + b"\n")
     return key

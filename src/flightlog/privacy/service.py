@@ -185,6 +185,5 @@ def repository_settings(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:
-        raise Misconfigured(
-            f"{SETTINGS} cannot be read: {error}", hint=f"correct {path}"
-        ) from error
+        hint = f"correct {path}"
+        raise Misconfigured(f"{SETTINGS} cannot be read: {error}", hint=hint) from error

@@ -71,9 +71,8 @@ def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
     """Return what `FLIGHTLOG_TRUST` allows on this machine; words and push include rows."""
     words = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
     for word in sorted(words - GRANTS.keys()):
-        raise Misconfigured(
-            f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}"
-        )
+        hint = f"one or more of: {', '.join(GRANTS)}"
+        raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=hint)
     return frozenset(words | {"rows"} if words else ())
 
 

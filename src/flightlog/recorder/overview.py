@@ -217,11 +217,9 @@ def _dataset_safety(runtime: Runtime) -> DatasetSafety | None:
 
 def age_ms(runtime: Runtime, status: RecordingStatus) -> int | None:
     """Return how long ago the last record was written."""
-    return (
-        None
-        if status.last_record_ms is None
-        else max(runtime.clock.now_ms() - status.last_record_ms, 0)
-    )
+    if status.last_record_ms is None:
+        return None
+    return max(runtime.clock.now_ms() - status.last_record_ms, 0)
 
 
 def _iter_file_sizes(folder: Path) -> Iterator[tuple[str, int]]:

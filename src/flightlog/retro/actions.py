@@ -139,10 +139,8 @@ def undo_recommendation(store: RetroStore, name: str) -> events.RecommendationAp
     elif current.count(applied.inserted) == 1:
         restored = current.replace(applied.inserted, applied.removed)
     else:
-        raise Conflict(
-            f"changed in that place since it was applied: {path}",
-            hint=f"remove it by hand: {_describe_place(applied)}",
-        )
+        hint = f"remove it by hand: {_describe_place(applied)}"
+        raise Conflict(f"changed in that place since it was applied: {path}", hint=hint)
     if path.suffix == ".json" and restored:
         json_editor.parse_object(restored.decode("utf-8", "replace"), str(path))
     if not restored and _is_made_by_us(store, applied.file):

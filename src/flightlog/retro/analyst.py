@@ -30,10 +30,10 @@ from flightlog.agents.claude_code.stream import (
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
 from flightlog.model.errors import UNREADABLE, Unavailable
 from flightlog.model.output_files import OutputFile, Tier
-from flightlog.model.text import make_inert, one_line
+from flightlog.model.text import format_utc_ms, make_inert, one_line
 from flightlog.retro import events, logs
 from flightlog.retro.state import Pattern, PatternEvidence, RetroAnalysis
-from flightlog.retro.store import RetroStore, format_utc_timestamp
+from flightlog.retro.store import RetroStore
 from flightlog.store import output_files
 
 ORDER_END = (
@@ -161,7 +161,7 @@ class Analyst:
         self._session, self._environment = session, environment
         in_full = environment.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
-        self._page = f"outputs/analyst_{format_utc_timestamp(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
+        self._page = f"outputs/analyst_{format_utc_ms(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
         self._replies: list[str] = []
         start = self._load_start()
         # The agent's own total, and the part of it that the metrics hold.
@@ -182,7 +182,7 @@ class Analyst:
         """
         outcome = self._run_prompt(prompt)
         for call in read_tool_calls(outcome.records):
-            self._log.append_call(format_utc_timestamp(self._store.now_ms()), *call)
+            self._log.append_call(format_utc_ms(self._store.now_ms()), *call)
         result = read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
         error: logs.ErrorKind | None = (
@@ -218,17 +218,10 @@ class Analyst:
         start = self._load_start()
         if start is None:
             self._save_start(self._session)
-        outcome = (
-            self._run_driver(prompt, resume=start.session)
-            if start
-            else self._run_driver(prompt, session=self._session)
-        )
-        if (
-            start
-            and outcome.exit_code != 0
-            and not outcome.timed_out
-            and not has_reply(outcome.records)
-        ):
+        how = {"resume": start.session} if start else {"session": self._session}
+        outcome = self._run_driver(prompt, **how)
+        has_failed = outcome.exit_code != 0 and not outcome.timed_out
+        if start and has_failed and not has_reply(outcome.records):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             new_session = str(uuid.uuid4())

@@ -35,7 +35,6 @@ from flightlog.retro.state import (
     describe_action,
     describe_applied,
     describe_trend,
-    encode_analysis,
 )
 
 CHARTS = ("timeline", "heatmap", "lengths", "costs")
@@ -252,7 +251,7 @@ def guard_pages(redactor: Redactor) -> list[OutputFile]:
 
 def analysis_page(analysis: RetroAnalysis) -> OutputFile:
     """Return `state/analysis.json`."""
-    return OutputFile("state/analysis.json", Tier.PRIVATE, encode_analysis(analysis))
+    return OutputFile("state/analysis.json", Tier.PRIVATE, _pretty_json(analysis))
 
 
 def board_page(board: Board) -> OutputFile:
@@ -323,11 +322,9 @@ def _issue_state(issue: Issue) -> dict[str, Any]:
 
 
 def _format_timestamp(at_ms: int) -> str | None:
-    return (
-        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
-        if at_ms
-        else None
-    )
+    if at_ms:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return None
 
 
 def _pretty_json(value: Any) -> str:

@@ -15,7 +15,6 @@ class RetroLinks:
     """Links to the findings of the last analysis and to the issues."""
 
     def __init__(self, analysis: RetroAnalysis | None, board: Board) -> None:
-        """Make the links."""
         patterns = analysis.patterns if analysis else ()
         self._links = [*map(_finding_link, patterns), *map(_issue_link, board.issues.values())]
 

@@ -33,6 +33,7 @@ from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
+from flightlog.model.text import format_utc_ms
 from flightlog.retro import actions, events, logs
 from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest
@@ -45,7 +46,7 @@ from flightlog.retro.analyst import (
 )
 from flightlog.retro.layout import feedback_page, render_artifact, render_markdown
 from flightlog.retro.state import GAPS, QUESTIONS, Recommendation, RetroAnalysis, parse_rating
-from flightlog.retro.store import ANALYSIS, RetroStore, format_utc_timestamp, load_tag_key
+from flightlog.retro.store import ANALYSIS, RetroStore, load_tag_key
 from flightlog.store import files, output_files
 from flightlog.store.directories import remove_tree
 from flightlog.views.session.timeline import iter_turns
@@ -67,7 +68,7 @@ class NewConversations(Struct, frozen=True):
         """Return the analysis, made again only if something is new; its diffs are always new."""
         homes = agent_homes(runtime)
         last = None if self.anything else store.load_analysis()
-        if last is None or not last.summary:  # an older version made no summary
+        if last is None:
             waste = analyze.list_waste(self.archive) if self.archive else ()
             return analyze.analyze(store, homes, waste)
         shown = (actions.show_action(store, one, homes) for one in last.recommendations)
@@ -173,7 +174,7 @@ def draw_artifact(
     store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html"
 ) -> Path:
     """Write the analysis into `outputs/` as HTML with charts, or as Markdown."""
-    now = format_utc_timestamp(store.now_ms())
+    now = format_utc_ms(store.now_ms())
     name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
     if form == "md":
         body = render_markdown(analysis)
@@ -306,10 +307,8 @@ def find_digest(store: RetroStore, prefix: str) -> ConversationDigest:
         return digests[session]
     matches = [digest for key, digest in digests.items() if session and key.startswith(session)]
     if len(matches) != 1:
-        raise NotFound(
-            f"no finding or conversation starts with {prefix[:60]!r}",
-            hint="flightlog retro patterns",
-        )
+        hint = "flightlog retro patterns"
+        raise NotFound(f"no finding or conversation starts with {prefix[:60]!r}", hint=hint)
     return matches[0]
 
 
@@ -320,7 +319,7 @@ def record_rating(store: RetroStore, pattern: str, rating: str, comment: str) ->
     known |= {one.id for one in analysis.recommendations} if analysis else set()
     if pattern not in known:
         raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
-    now = format_utc_timestamp(store.now_ms())
+    now = format_utc_ms(store.now_ms())
     return _store_feedback(
         store, now, ratings=(events.Rating(pattern, parse_rating(rating), now, comment),)
     )
@@ -330,7 +329,7 @@ def record_answer(store: RetroStore, question: str, response: str, rating: int |
     """Store an answer to a quality question; return the feedback file."""
     if question not in QUESTIONS:
         raise Invalid(f"no such question: {question[:40]}", hint=f"one of: {', '.join(QUESTIONS)}")
-    now = format_utc_timestamp(store.now_ms())
+    now = format_utc_ms(store.now_ms())
     answer = events.QualityAnswer(question, QUESTIONS[question], response, now, rating)
     return _store_feedback(store, now, quality_responses=(answer,))
 
@@ -339,7 +338,7 @@ def record_gap(store: RetroStore, description: str, category: str, priority: str
     """Store a report of a missed pattern; return the feedback file."""
     if category not in GAPS:
         raise Invalid(f"no such category: {category[:40]}", hint=f"one of: {', '.join(GAPS)}")
-    now = format_utc_timestamp(store.now_ms())
+    now = format_utc_ms(store.now_ms())
     fields = {"description": description, "category": category, "priority": priority}
     gap = msgspec.convert(fields | {"timestamp": now}, events.CoverageGap)
     return _store_feedback(store, now, gaps=(gap,))
@@ -350,10 +349,9 @@ def import_ratings(store: RetroStore, path: Path) -> Path:
     try:
         scores = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, int]])["ratings"]
     except (msgspec.DecodeError, KeyError):
-        raise Invalid(
-            f"not the feedback of an artifact: {path.name}", hint="save it again from the artifact"
-        ) from None
-    now = format_utc_timestamp(store.now_ms())
+        hint = "save it again from the artifact"
+        raise Invalid(f"not the feedback of an artifact: {path.name}", hint=hint) from None
+    now = format_utc_ms(store.now_ms())
     ratings = tuple(
         events.Rating(name, parse_rating(str(score)), now) for name, score in sorted(scores.items())
     )

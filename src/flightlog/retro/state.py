@@ -25,12 +25,8 @@ QUESTIONS = {
     "overall_value": "What is it worth to you?",
 }
 GAPS = (
-    "topic_detection",
-    "sentiment_analysis",
-    "temporal_patterns",
-    "prompt_suggestions",
-    "visualization",
-    "other",
+    *("topic_detection", "sentiment_analysis", "temporal_patterns", "prompt_suggestions"),
+    *("visualization", "other"),
 )
 LOW_RATED = 2.5  # of 5; an average up to this is low, as in the source document's tool
 THUMBS = {"up": 5, "down": 1}  # the artifact's thumbs as ratings
@@ -281,11 +277,6 @@ class RetroAnalysis(Struct, frozen=True):
             raise ValueError("a confidence is not between 0 and 1")
 
 
-def encode_analysis(analysis: RetroAnalysis) -> str:
-    """Return the file's text."""
-    return msgspec.json.format(msgspec.json.encode(analysis), indent=2).decode() + "\n"
-
-
 class _AnalysisHead(Struct):
     schema_version: int = VERSION
 
@@ -297,8 +288,6 @@ def decode_analysis(data: bytes) -> RetroAnalysis:
     """
     version = msgspec.json.decode(data, type=_AnalysisHead).schema_version
     if version > VERSION:
-        raise Misconfigured(
-            f"a later flightlog wrote the analysis (schema {version}, this one reads {VERSION})",
-            hint="pip install --upgrade flightlog",
-        )
+        text = f"a later flightlog wrote the analysis (schema {version}, this one reads {VERSION})"
+        raise Misconfigured(text, hint="pip install --upgrade flightlog")
     return msgspec.json.decode(data, type=RetroAnalysis)

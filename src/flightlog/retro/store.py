@@ -7,7 +7,6 @@ Output files come from `layout`; drafts, artifacts and logs are written where th
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -15,7 +14,7 @@ import msgspec
 from flightlog.agents.recordings import reads_samples
 from flightlog.model.errors import UNREADABLE, Incident, Misconfigured
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import make_inert
+from flightlog.model.text import format_utc_ms, make_inert
 from flightlog.privacy import redactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.service import key_path, make_redactor, personal_names
@@ -57,7 +56,7 @@ class RetroStore:
         self.journal: Journal[events.Event] = Journal(
             root / "state" / "journal.jsonl",
             events.Event,
-            now=lambda: format_utc_timestamp(now_ms()),
+            now=lambda: format_utc_ms(now_ms()),
             new_id=new_id,
         )
 
@@ -141,18 +140,9 @@ def read_preferences(history: Iterable[events.Event]) -> Preferences:
     )
 
 
-def format_utc_timestamp(at_ms: int) -> str:
-    """Return a time as ISO 8601 in UTC with milliseconds."""
-    return (
-        datetime.fromtimestamp(at_ms / 1000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
-
-
-def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
-    """Return the store of the project at or above `folder`, and create its directory."""
-    store = find_retro_store(runtime, folder)
+def open_retro_store(runtime: Runtime) -> RetroStore:
+    """Return the store of the current project, and create its directory."""
+    store = find_retro_store(runtime)
     store.prepare_directory()
     return store
 

@@ -28,27 +28,11 @@ from flightlog.setup.doctor import CheckLevel, CheckResult
 
 _DEPTH_MAX = 4  # deeper levels are data of tools
 # Below these, keys are data (tool inputs, file names, model names), not format.
-_OPAQUE = frozenset(
-    {
-        *(
-            "input",
-            "tool_input",
-            "tool_response",
-            "toolUseResult",
-            "updatedInput",
-            "trackedFileBackups",
-        ),
-        *(
-            "modelUsage",
-            "params",
-            "shape",
-            "tool_calls",
-            "permission_suggestions",
-            "cacheControl",
-            "stdin",
-        ),
-    }
-)
+_OPAQUE = {
+    *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput"),
+    *("trackedFileBackups", "modelUsage", "params", "shape", "tool_calls"),
+    *("permission_suggestions", "cacheControl", "stdin"),
+}
 # What a person asks of recordings, and the field of `Fidelity` that answers.
 FACTS = {
     "prompt": "system_prompt",

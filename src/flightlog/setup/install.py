@@ -335,9 +335,8 @@ def _check_shape(settings: dict[str, Any], name: str) -> None:
     invalid = [f"hooks.{event}" for event, groups in events if not isinstance(groups, list)]
     invalid += [] if isinstance(hooks, dict) else ["hooks"]
     if invalid:
-        raise Misconfigured(
-            f"`{invalid[0]}` is not what the agent expects: {name}", hint=json_editor.CORRECT
-        )
+        hint = json_editor.CORRECT
+        raise Misconfigured(f"`{invalid[0]}` is not what the agent expects: {name}", hint=hint)
 
 
 def _with_group(text: str, event: str, group: Group, style: json_editor.JsonStyle) -> str:

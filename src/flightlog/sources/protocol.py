@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from flightlog.store.index.records import RecordBatch
 
 
-__all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
-
-
 class FileListing(Struct, frozen=True):
     """The session files below some directories, and the damage met while listing them."""
 
@@ -52,18 +49,21 @@ class UsageScan(Struct, array_like=True):
 
 
 class Fidelity(Struct, frozen=True):
-    """Which facts an agent's recordings contain; the absence of any other fact means nothing."""
+    """Which facts an agent's recordings contain; the absence of any other fact means nothing.
 
-    timestamps: bool = False
-    usage: bool = False
-    client_totals: bool = False
-    thinking: bool = False
-    tool_results: bool = False
-    subagents: bool = False
-    system_prompt: bool = False
-    exit_codes: bool = False
-    permissions: bool = False
-    file_changes: bool = False
+    An agent names those that its recordings lack.
+    """
+
+    timestamps: bool = True
+    usage: bool = True
+    client_totals: bool = True
+    thinking: bool = True
+    tool_results: bool = True
+    subagents: bool = True
+    system_prompt: bool = True
+    exit_codes: bool = True
+    permissions: bool = True
+    file_changes: bool = True
 
 
 class TranscriptTail(Struct, frozen=True):

@@ -245,10 +245,8 @@ def _scan_packed(read: PendingRead, scan: ScanFile) -> UsageScan:
 def read_all(pending: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
     """Yield the records of each file, in order; for large files a child process reads ahead."""
     done = 0
-    if (
-        sum(max(read.file.size - read.start, 0) for read in pending) >= FORK_ABOVE_BYTES
-        and may_fork()
-    ):
+    size = sum(max(read.file.size - read.start, 0) for read in pending)
+    if size >= FORK_ABOVE_BYTES and may_fork():
         for start in range(0, len(pending), TICKETS_MAX):
             part = pending[start : start + TICKETS_MAX]
 

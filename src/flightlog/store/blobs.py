@@ -142,9 +142,8 @@ class BodyStore:
             for name in chunks
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
-            raise Unreadable(
-                f"a body is damaged: {body.digest}", hint="restore the file from a backup"
-            )
+            hint = "restore the file from a backup"
+            raise Unreadable(f"a body is damaged: {body.digest}", hint=hint)
         return data
 
     def _store_chunk(self, chunk: bytes) -> str:

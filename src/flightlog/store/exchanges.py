@@ -5,7 +5,7 @@ own, and becomes a blob when it ends; a recorder that dies leaves what it receiv
 writes, any may read.
 
     exchanges.jsonl     the journal: one line per request, two per response (begun, ended)
-    blobs/              chunks of bodies, each once (several stores may share them)
+    blobs/              chunks of bodies, each once
     open/000012         a response that has not ended
 """
 
@@ -31,20 +31,13 @@ msgspec.json.Decoder(ApiRequest | ApiResponse)
 class ExchangeStore:
     """The exchanges of one session, in one folder."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        now: Callable[[], str],
-        new_id: Callable[[], str],
-        blobs: Path | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
         """Use `folder`, which need not exist yet."""
         self.folder = folder
         self._journal: Journal[ApiRequest | ApiResponse] = Journal(
             folder / "exchanges.jsonl", ApiRequest | ApiResponse, now=now, new_id=new_id
         )
-        self._bodies = BodyStore(blobs or folder / "blobs")
+        self._bodies = BodyStore(folder / "blobs")
         self._last: dict[str, tuple[int, int, StoredBody]] = {}
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._requests: dict[int, ApiRequest] = {}
@@ -59,16 +52,11 @@ class ExchangeStore:
         # A chain of bodies starts again now and then, so that damage costs little.
         is_first = length >= CHAIN_MAX or not base
         self._last[thread] = (request.index, 0 if is_first else length + 1, stored)
-        body = (
-            BodyRef(stored.digest, len(sent), stored.names)
-            if is_first
-            else _make_ref(sent, stored, base)
-        )
-        own = (
-            None
-            if given is None
-            else _make_ref(given, self._bodies.store_body(given, stored), request.index)
-        )
+        whole = BodyRef(stored.digest, len(sent), stored.names)
+        body = whole if is_first else _make_ref(sent, stored, base)
+        own = None
+        if given is not None:
+            own = _make_ref(given, self._bodies.store_body(given, stored), request.index)
         request = msgspec.structs.replace(request, sent_body=body, client_body=own)
         self._journal.append(request)
         return request
@@ -162,10 +150,8 @@ class ExchangeStore:
         if index not in self._requests:
             list(self.read_all())
         if index not in self._requests:
-            raise NotFound(
-                f"the record of exchange {index} is gone: {self.folder}",
-                hint="restore the file from a backup",
-            )
+            hint = "restore the file from a backup"
+            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint=hint)
         return self._requests[index]
 
     def _open_response_path(self, index: int) -> Path:

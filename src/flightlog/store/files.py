@@ -173,15 +173,13 @@ def resolve_inside(root: Path, name: str) -> Path:
     """Return the path of `name` under `root`; raise `Invalid` if dots or a link lead out of it."""
     parts = name.split("/")
     if not all(map(_is_plain, parts)):
-        raise Invalid(
-            f"not a usable file name: {name[:60]!r}", hint="use a relative path without '..'"
-        )
+        hint = "use a relative path without '..'"
+        raise Invalid(f"not a usable file name: {name[:60]!r}", hint=hint)
     top = root.resolve()
     path = top.joinpath(*parts)
     if not path.parent.resolve().is_relative_to(top) or not path.resolve().is_relative_to(top):
-        raise Invalid(
-            f"a symbolic link leads out of the directory: {name[:60]!r}", hint="remove the link"
-        )
+        hint = "remove the link"
+        raise Invalid(f"a symbolic link leads out of the directory: {name[:60]!r}", hint=hint)
     return path
 
 

@@ -165,9 +165,8 @@ def _append_to_file(
     assert line, "a record is not empty"
     assert b"\n" not in line, "a record is one line"
     if len(line) > LINE_BYTES_MAX:
-        raise Invalid(
-            f"a line of {len(line)} bytes: {path}", hint="large content belongs in a blob"
-        )
+        hint = "large content belongs in a blob"
+        raise Invalid(f"a line of {len(line)} bytes: {path}", hint=hint)
     is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     _write_or_undo(file, size, (b"\n" if is_torn else b"") + line + b"\n", durable=durable)
     return LineLocation(path, size + is_torn, len(line))

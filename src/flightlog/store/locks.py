@@ -68,19 +68,15 @@ def lock_file(file: int, path: Path | str, *, limit_s: float = 0.0, shared: bool
         except BlockingIOError as error:
             if time.monotonic() >= end:
                 holder = _read_holder(file)
-                hint = (
-                    f"kill -CONT {holder.pid}"
-                    if holder.state == "stopped"
-                    else "wait until it is done"
-                )
+                is_stopped = holder.state == "stopped"
+                hint = f"kill -CONT {holder.pid}" if is_stopped else "wait until it is done"
                 raise Conflict(f"held by {holder.describe_holder()}: {path}", hint=hint) from error
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _RETRY_MAX_S)
         except OSError as error:
             kind = LocksUnavailable if error.errno in _NO_LOCKS else Unavailable
-            raise kind(
-                f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks"
-            ) from error
+            hint = "use a file system with locks"
+            raise kind(f"cannot lock: {error.strerror}: {path}", hint=hint) from error
 
 
 @contextmanager
@@ -226,9 +222,8 @@ def _acquire_lease(path: Path, who: str) -> int:
                 return file
         except Conflict as error:
             os.close(file)
-            raise Conflict(
-                error.message, hint="wait until it is done, or take over with --steal"
-            ) from error
+            hint = "wait until it is done, or take over with --steal"
+            raise Conflict(error.message, hint=hint) from error
         except BaseException:
             os.close(file)
             raise

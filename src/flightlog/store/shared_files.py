@@ -53,9 +53,8 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
         _write_new_file(temporary, new, mode)
         try:
             if read_if_exists(path) != old:
-                raise Conflict(
-                    f"changed by another program just now: {path}", hint="run the command again"
-                )
+                hint = "run the command again"
+                raise Conflict(f"changed by another program just now: {path}", hint=hint)
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)

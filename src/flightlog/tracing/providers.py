@@ -63,9 +63,9 @@ class ProjectSearchResults(Struct, frozen=True):
     omissions: tuple[str, ...] = ()
 
 
-def search_project(runtime: Runtime, text: str, folder: Path | None = None) -> ProjectSearchResults:
-    """Find `text`, ignoring case, in the features of the project at `folder`."""
-    project = store.project_of(runtime, folder or Path(runtime.cwd))
+def search_project(runtime: Runtime, text: str) -> ProjectSearchResults:
+    """Find `text`, ignoring case, in the features of the current project."""
+    project = store.project_of(runtime, Path(runtime.cwd))
     hits: list[ProjectMatch] = []
     left_out: list[str] = []
     for name, iter_matches in _ROOMS.items():
@@ -237,9 +237,8 @@ class TraceContext:
         with suppress(NotFound):
             matches.add(self.archive.find_recording(prefix).session)
         if len(matches) > 1:
-            raise Invalid(
-                f"{len(matches)} sessions start with {prefix!r}", hint="use a longer prefix"
-            )
+            hint = "use a longer prefix"
+            raise Invalid(f"{len(matches)} sessions start with {prefix!r}", hint=hint)
         if not matches:
             raise NotFound(f"no session starts with {prefix!r}", hint="flightlog session list")
         return matches.pop()
@@ -281,7 +280,6 @@ class RequestLinks:
     """Links to the API requests that transcripts name."""
 
     def __init__(self, archive: Archive) -> None:
-        """Use the recordings of `archive`."""
         self._archive = archive
 
     def find_links(self, prefix: str) -> Iterator[TraceLink]:

@@ -161,11 +161,9 @@ def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLi
 def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
     """Return `start` with the addresses of the commits that it names."""
     at = list(start.session_addresses)
-    names = (
-        [(start.kind, start.address), *start.references]
-        if start.kind == "commit" or not at
-        else list(start.references)
-    )
+    names = list(start.references)
+    if start.kind == "commit" or not at:
+        names.insert(0, (start.kind, start.address))
     for kind, name in names:
         if kind == "commit" and context.repository is not None:
             full = resolve_commit(context.repository, name)

@@ -12,8 +12,7 @@ is input, output, cache read, cache write for 5 minutes, cache write for 1 hour.
 PriceList = tuple[str, tuple[int, ...], tuple[tuple[float, ...], ...], float]
 PriceRow = tuple[str, tuple[PriceList, ...]]
 
-SOURCE = "genai-prices 0.2.1"
-TAKEN = "2026-11-15"
+PRICES_FROM = {"source": "genai-prices 0.2.1", "date": "2026-11-15"}
 # fmt: off
 ROWS: tuple[PriceRow, ...] = (
     ("claude-2* *claude-v2*", (("", (), ((8.0, 24.0, 8.0, 8.0, 8.0),), 0.0),)),

@@ -5,18 +5,19 @@ that is in no table costs an unknown amount, never zero; a name is never taken f
 """
 
 import functools
+import pkgutil
 import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage, UsageQuality
-from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList, PriceRow
+from flightlog.usage.price_table import PRICES_FROM, ROWS, PriceList, PriceRow
 
-PRICES_FROM = {"source": SOURCE, "date": TAKEN}
 _VENDOR_END = r"-v\d+(:\d+)?$"  # a cloud vendor's version of the model's name
 _DATE = r"-(\d{4})-?(\d\d)-?(\d\d)$"  # of a snapshot: 2026-08-07 or 20260807
 # What agents and gateways write before a model's name. Behind any other word, such as the name of
@@ -142,15 +143,23 @@ def _lists(model: str) -> tuple[tuple[PriceList, ...], CostSource]:
     return _find_elsewhere(name) if _PREFIXES.issuperset(prefixes) else _UNPRICED
 
 
+@functools.cache
+def other_tables() -> dict[str, tuple[PriceRow, ...]]:
+    """Return the rows of each provider but Anthropic: makers of models come before resellers.
+
+    The first provider that has a model's name is the one whose price is taken.
+    """
+    data = pkgutil.get_data("flightlog.usage", "other_prices.json") or b""
+    return msgspec.json.decode(data, type=dict[str, tuple[PriceRow, ...]])
+
+
 def _find_elsewhere(name: str) -> tuple[tuple[PriceList, ...], CostSource]:
     """Return the price lists that the first of the other providers has, and its table."""
-    from flightlog.usage.other_price_table import TABLES  # noqa: PLC0415 - Claude's need none of it
-
     dated = re.search(_DATE, name)
     base = name[: dated.start()] if dated else name
     names = (name, "-".join((base, *dated.groups())), base) if dated else (name,)
     for spelling in names:
-        for provider, rows in TABLES.items():
+        for provider, rows in other_tables().items():
             if lists := _find_row(rows, spelling):
                 return lists, CostSource(f"{CostSource.TABLE.value}: {provider}")
     return _UNPRICED
@@ -181,7 +190,7 @@ def matches_pattern(pattern: str, name: str) -> bool:
 def _in_force(lists: tuple[PriceList, ...], at_ms: int | None) -> PriceList:
     if len(lists) == 1:
         return lists[0]
-    day, clock = TAKEN, ""
+    day, clock = PRICES_FROM["date"], ""
     if at_ms:  # 0 is a response without a time
         moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
         day, clock = moment[:10], moment[11:16]

@@ -13,7 +13,7 @@ from flightlog.model.usage import (
     is_unknown,
     usage_fields,
 )
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.reconciliation import Reconciliation, UsageGap
 from flightlog.usage.report import UsageReport
 

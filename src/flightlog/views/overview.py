@@ -265,10 +265,8 @@ def _session_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
 def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Yield what is archived, damaged, about to be deleted, private or unknown."""
     if overview.archived_sessions:
-        yield OverviewFact(
-            f"{pluralize(overview.archived_sessions, 'session')} archived (original deleted)",
-            "flightlog status",
-        )
+        text = f"{pluralize(overview.archived_sessions, 'session')} archived (original deleted)"
+        yield OverviewFact(text, "flightlog status")
     if overview.damaged_sessions:
         count = pluralize(len(overview.damaged_sessions), "session")
         yield OverviewFact(

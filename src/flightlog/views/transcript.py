@@ -31,15 +31,8 @@ from flightlog.views.session.timeline import find_lane, find_step, find_turn, gr
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
 
 _MAIN_ARGUMENTS = (
-    "command",
-    "file_path",
-    "pattern",
-    "url",
-    "query",
-    "prompt",
-    "cmd",
-    "filePath",
-    "description",
+    *("command", "file_path", "pattern", "url", "query", "prompt", "cmd"),
+    *("filePath", "description"),
 )
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3
@@ -191,11 +184,9 @@ def _first_of(text: str, lines_max: int) -> str:
 
 def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Return a time as text; `?` if it is unknown."""
-    return (
-        datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
-        if at_ms is not None
-        else "?"
-    )
+    if at_ms is not None:
+        return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
+    return "?"
 
 
 def describe_client(agent: str, version: str, cwd: str) -> str:
@@ -221,11 +212,8 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
-    facts += (
-        [f"the client's own total: {format_client_total(session.client_totals)}"]
-        if session.client_totals is not None
-        else []
-    )
+    if session.client_totals is not None:
+        facts.append(f"the client's own total: {format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     yield from (
         _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
@@ -255,11 +243,8 @@ class _TranscriptRenderer:
     def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
         rewound = ", taken back" if turn.is_rewound else ""
         time = format_timestamp(turn.at_ms, self._options.zone, "%H:%M:%S")
-        who = (
-            "task"
-            if at.subagent and turn.kind is PromptKind.HUMAN
-            else _WHO.get(turn.kind, "client")
-        )
+        is_task = at.subagent and turn.kind is PromptKind.HUMAN
+        who = "task" if is_task else _WHO.get(turn.kind, "client")
         yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{rewound}, {time}", str(at))
         if turn.prompt:
             yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
@@ -323,10 +308,8 @@ class _TranscriptRenderer:
         kind = TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT
         yield from self._render_content(content, kind, depth + 1, at)
         if call.result_file and whole is None:
-            yield _note(
-                depth + 1,
-                f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}",
-            )
+            text = f"the whole output is in tool-results/{call.result_file.rsplit('/', 1)[-1]}"
+            yield _note(depth + 1, text)
 
     def _render_content(
         self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address
@@ -336,11 +319,8 @@ class _TranscriptRenderer:
                 case Text():
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    text = (
-                        "(withheld)"
-                        if block.is_withheld
-                        else self._truncate(block.text, at) or "(not shown)"
-                    )
+                    shown = self._truncate(block.text, at) or "(not shown)"
+                    text = "(withheld)" if block.is_withheld else shown
                     yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
                     yield TranscriptLine(
@@ -376,8 +356,6 @@ def _describe_hooks(call: ToolCall) -> str:
 
 
 def _truncate_line(line: str) -> str:
-    return (
-        line
-        if len(line) <= LINE_WIDTH_MAX
-        else f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"
-    )
+    if len(line) <= LINE_WIDTH_MAX:
+        return line
+    return f"{line[:LINE_WIDTH_MAX]}… ({len(line):,} characters)"

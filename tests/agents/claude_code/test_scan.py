@@ -242,7 +242,7 @@ def test_the_scan_says_what_the_decoder_says(path):
     found = scan_usage(session_file(path))
 
     entries = [
-        entry for text in path.read_bytes().splitlines() for entry in decode_record(text, "s") or []
+        entry for text in path.read_bytes().splitlines() for entry in decode_record(text) or []
     ]
     slow = [
         ModelResponse(

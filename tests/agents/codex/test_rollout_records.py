@@ -211,8 +211,3 @@ def test_an_error_of_the_api_is_shown(record, tmp_path):
     (note,) = read_session(home).turns[0].items
 
     assert (note.kind, note.text) == (NoteKind.API_FAILURE, "stream disconnected")
-
-
-def test_codex_is_read_and_neither_started_nor_captured(tmp_path):
-    assert CODEX.driver(tmp_path / "codex") is None
-    assert CODEX.dialect() is None

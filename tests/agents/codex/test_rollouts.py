@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents import find_agent
-from flightlog.agents.dialects.openai_responses import decode_usage
 from flightlog.model.entries import AssistantReply, Entry, ToolResult, UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.session import NoteKind
@@ -16,6 +15,7 @@ from flightlog.views.atif.writer import AtifOptions, build_trajectory
 from support.codex_rollouts import CASES, home_of, read_archive, total_usage, wire_usage
 from support.judges import validated
 from support.real_clients import make_machine
+from support.scripted_apis.openai_responses import decode_usage
 
 CODEX = find_agent("codex")
 TOTALS = ("total_token_usage", "last_token_usage")

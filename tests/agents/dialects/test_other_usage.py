@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.agents.dialects import gemini, openai_chat, openai_responses
+from flightlog.agents.dialects import gemini
 from flightlog.model.usage import Usage
+from support.scripted_apis import openai_chat, openai_responses
 
 DIALECTS = (openai_responses, openai_chat, gemini)
 NAMES = (

@@ -8,7 +8,7 @@ import pytest
 
 from flightlog.agents import find_agent
 from flightlog.agents.adoption import adopt_session_files
-from flightlog.agents.dialects import gemini, openai_chat
+from flightlog.agents.dialects import gemini
 from flightlog.model.entries import AssistantReply, Entry, UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.usage import Usage, UsageQuality
@@ -22,6 +22,7 @@ from support.recorded_agents import (
     session_usage,
     total_usage,
 )
+from support.scripted_apis import openai_chat
 
 NAMES = ("gemini", "qwen")
 # This version of the client wrote no counts for a response that was a tool call alone.

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flightlog.agents.dialects import anthropic_messages, gemini, openai_chat, openai_responses
+from flightlog.agents.dialects import anthropic_messages, gemini
 from flightlog.agents.scripted.scenario import parse_scenario
-from flightlog.agents.scripted.server import serve_scenario
 from flightlog.model.usage import Usage
+from support.scripted_apis import openai_chat, openai_responses, serve_scenario
 
 GEMINI = "/v1beta/models/scripted-1"
 CONTENT = {

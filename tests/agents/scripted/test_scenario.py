@@ -1,12 +1,9 @@
 import json
-import subprocess
-import sys
 
 import pytest
 
 from flightlog.agents.scripted.scenario import load_scenario, parse_scenario
 from flightlog.model.errors import Invalid, NotFound
-from support.upstream import call, parts
 
 HELLO = {"rules": [{"replies": [{"text": "Hello."}]}]}
 
@@ -70,27 +67,3 @@ def test_the_short_form_is_one_text_block():
     reply = parse_scenario(HELLO).rules[0].replies[0]
 
     assert [block.text for block in reply.content] == ["Hello."]
-
-
-def test_a_scenario_is_served_until_stdin_closes(tmp_path):
-    (tmp_path / "hello.json").write_text(json.dumps(HELLO))
-    command = [sys.executable, "-m", "flightlog.agents.scripted", str(tmp_path / "hello.json")]
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi."}]}).encode()
-
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        url = server.stdout.readline().decode().strip()
-        status, _, answer, _ = parts(call(url, body))
-        server.stdin.close()
-        code = server.wait(20)
-
-    assert (status, code) == (200, 0)
-    assert json.loads(answer)["content"] == [{"type": "text", "text": "Hello."}]
-
-
-def test_serving_needs_one_scenario():
-    command = [sys.executable, "-m", "flightlog.agents.scripted"]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("usage: ")

@@ -10,14 +10,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import msgspec
 from msgspec.structs import asdict
 
 from flightlog.agents.capture.rebuild import RebuiltRequest
 from flightlog.agents.dialects import anthropic_messages
-from flightlog.model.errors import UNREADABLE, FlightlogError
+from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.output_files import OutputFile, Tier
+from flightlog.sources.foreign_json import parse_object
 from flightlog.store.exchanges import ExchangeStore
 
 _CONTEXTS = {
@@ -103,7 +103,7 @@ def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[st
 
 def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> dict[str, Any]:
     request, response = exchange.request, exchange.response
-    body = _decode_object(sent)
+    body = parse_object(sent) or {}
     response_message = anthropic_messages.decode_response(received)
     message = response_message.message or {}
     row: dict[str, Any] = {
@@ -178,14 +178,6 @@ def _read_or_empty(read_body: Callable[[Exchange], bytes], exchange: Exchange) -
         return bytes(read_body(exchange))
     except FlightlogError:
         return b""
-
-
-def _decode_object(data: bytes) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(data)
-    except UNREADABLE:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _private_file(path: str, body: str) -> OutputFile:

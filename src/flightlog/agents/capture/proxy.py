@@ -63,7 +63,6 @@ class Upstream:
     """One API at one address; made by `server.open_upstream`."""
 
     def __init__(self, address: str, connector: aiohttp.BaseConnector, proxy: str = "") -> None:
-        """Use an open connector."""
         url = URL(address.rstrip("/"))
         proxy_url = URL(proxy) if proxy else None
         login = aiohttp.BasicAuth.from_url(proxy_url) if proxy_url else None
@@ -150,7 +149,6 @@ class Proxy:
     def __init__(
         self, settings: ProxySettings, recorder: ExchangeRecorder, upstream: Upstream
     ) -> None:
-        """Use an open upstream."""
         self._settings = settings
         self._recorder = recorder
         self._upstream = upstream

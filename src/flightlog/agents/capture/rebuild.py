@@ -126,13 +126,8 @@ class _TranscriptLog:
         }
         body = _restore_cache_control(body, record.get("cacheControl") or [])
         exact = hash_request(body, betas) == record.get("requestDigest")
-        fidelity = (
-            RebuildFidelity.PARTIAL
-            if missing
-            else RebuildFidelity.EXACT
-            if exact
-            else RebuildFidelity.CONTENT
-        )
+        whole = RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
+        fidelity = RebuildFidelity.PARTIAL if missing else whole
         return RebuiltRequest(
             id=str(record["id"]),
             timestamp=str(record.get("timestamp") or ""),
@@ -207,11 +202,9 @@ def _message_hash(message: Json) -> str:
 def _with_block_content(message: Json) -> Json:
     """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
-    return (
-        {**message, "content": [{"type": _TEXT, _TEXT: content}]}
-        if isinstance(content, str)
-        else message
-    )
+    if isinstance(content, str):
+        return {**message, "content": [{"type": _TEXT, _TEXT: content}]}
+    return message
 
 
 def _without_billing_header(system: Any) -> Any:

@@ -55,9 +55,8 @@ def trust_certificates(paths: tuple[str, ...]) -> ssl.SSLContext | bool:
         try:
             context.load_verify_locations(path)
         except (OSError, ssl.SSLError) as error:
-            raise Invalid(
-                f"no certificates can be read: {path[:200]}", hint="see SSL_CERT_FILE"
-            ) from error
+            hint = "see SSL_CERT_FILE"
+            raise Invalid(f"no certificates can be read: {path[:200]}", hint=hint) from error
     return context
 
 
@@ -87,9 +86,8 @@ def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> It
     result = started.get()
     if isinstance(result, BaseException):
         thread.join()
-        raise Unavailable(
-            f"the capture proxy cannot start: {result}", hint="free a loopback port"
-        ) from result
+        hint = "free a loopback port"
+        raise Unavailable(f"the capture proxy cannot start: {result}", hint=hint) from result
     url, stop = result
     try:
         yield url
@@ -103,9 +101,8 @@ def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> It
 async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> AsyncIterator[str]:
     """Serve on the running loop; yields the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
-        raise Invalid(
-            f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://"
-        )
+        hint = "it begins with https://"
+        raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint=hint)
     async with open_upstream(settings.upstream, settings.proxy, settings.certificates) as upstream:
         handle = Proxy(settings, recorder, upstream).handle_request
         server = web.Server(

@@ -5,8 +5,11 @@ order; `source` reads files, `views.session` joins the entries.
 """
 
 import hashlib
+import pkgutil
 from typing import Any
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from flightlog.agents.claude_code.messages import decode_blocks, decode_queued, user_events
@@ -42,89 +45,41 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 
-# Record types and fields of versions 1.0.128 to 2.1.325: those that tests/recordings hold, and the
-# client's own list of the types it writes. All others are counted and shown as
-# unknown, so that a change of the format is noticed the day it appears.
-COMMON = frozenset(
-    "agentId cwd entrypoint gitBranch isSidechain parentUuid sessionId session_id slug timestamp type userType uuid "
-    "version".split()
-)
 
-FIELDS: dict[str, frozenset[str]] = {
-    kind: COMMON | frozenset(fields.split())
-    for kind, fields in {
-        "user": "imagePasteIds interruptedMessageId isCompactSummary isMeta isVisibleInTranscriptOnly "
-        "mcpCallNotReadOnly message origin permissionDecision permissionMode promptId promptSource "
-        "queueSkipAttachments repeatsCompactSummary sandboxed sourceToolAssistantUUID sourceToolUseID "
-        "summarizedTurnPromptUuids thinkingMetadata todos toolDenialKind toolUseResult turnCompanion turnOrigin "
-        "turnPosition",
-        "assistant": "apiBlockIndex apiErrorStatus apiErrorType attributionAgent attributionMcpServer "
-        "attributionMcpTool attributionSkill effort error failedResponseHadNoToolCall isAbortedMidStream "
-        "isApiErrorMessage madeBy message perTurnEffort promptCacheRequested requestId requestRef requestedModel "
-        "serverClassifierRequest thinkingDisplay thinkingDurationMs toolInputStreamMs",
-        "system": "cause commandRun compactMetadata content durationMs error hasOutput hookAdditionalContext hookCount "
-        "hookErrors hookInfos isMeta level logicalParentUuid maxRetries messageCount microcompactMetadata "
-        "preventedContinuation retryAttempt retryInMs source stopReason subtype toolUseID",
-        "attachment": "attachment rendered renderedBesideToolResult renderedInHumanTurn renderedRole",
-        "summary": "leafUuid summary",
-        "queue-operation": "content operation reason",
-        "last-prompt": "explicit lastPrompt leafUuid",
-        "atis-latch": "atis",
-        "api-request-shape": "shape shapeHash",
-        "api-request-blob": "hash message",
-        "api-request": "base cacheControl id keep params querySource requestDigest shapeHash tail",
-        "cost-state": "hasUnknownModelCost modelUsage startTime totalAPIDuration totalAPIDurationWithoutRetries "
-        "totalCostUSD totalDuration totalLinesAdded totalLinesRemoved totalToolDuration",
-        "mode": "mode",
-        "tools-used": "tools",
-        "permission-mode": "permissionMode",
-        "file-history-snapshot": "isSnapshotUpdate messageId snapshot",
-        "file-history-delta": "backup messageId snapshotMessageId trackingPath",
-        "ai-title": "aiTitle title",
-        "custom-title": "customTitle title",
-        "agent-name": "agentName name",
-        "fork-context-ref": "contextLength parentLastUuid parentSessionId",
-        "progress": "data parentToolUseID toolUseID",
-    }.items()
-}
+class _RecordTypes(Struct):
+    """Record types and fields of versions 1.0.128 to 2.1.325, names separated by spaces.
 
-# Bookkeeping of the client that tests/recordings do not hold: known by type, with any fields.
-UNREAD_KINDS = frozenset(
-    "agent-color agent-setting artifact-autoreact-ledger artifact-comment-monitor attribution-snapshot "
-    "bridge-session content-replacement continued-in data-flow-incomplete data-flow-records derived-from dev-mods "
-    "ended-by-model fork-context-ref frame-link history-suppression isolation-latch marble-origami-commit "
-    "marble-origami-snapshot memory-mode observer-ref pr-link relocated repl-mode resume-head-vouch session-owner "
-    "speculation-accept tag task-summary worktree-state".split()
-)
+    Those that tests/recordings hold, and the client's own list of the types it writes. All others
+    are counted and shown as unknown, so that a change of the format is noticed the day it appears.
+    `unread` is bookkeeping that tests/recordings do not hold: known by type, with any fields.
+    """
 
-SYSTEM_KINDS = frozenset(
-    "api_error away_summary compact_boundary informational local_command microcompact_boundary "
-    "model_refusal_no_fallback stop_hook_summary turn_duration".split()
-)
+    common: str
+    fields: dict[str, str]
+    unread: str
+    system: str
+    attachment: str
 
-ATTACHMENT_KINDS = frozenset(
-    "agent_listing_delta async_hook_response auto_mode command_permissions compact_file_reference "
-    "critical_system_reminder date date_change deferred_tools_delta deferred_tools_record diagnostics directory "
-    "edited_image_file edited_text_file environment file hook_additional_context hook_blocking_error hook_cancelled "
-    "hook_error_during_execution hook_non_blocking_error hook_permission_decision hook_stopped_continuation "
-    "hook_success hook_system_message instructions invoked_skills mcp_instructions_delta model nested_memory "
-    "opened_file_in_ide output_style plan_mode plan_mode_exit plan_mode_reentry prompt_snapshot queued_command "
-    "remote_session_change selected_lines_in_ide session_context silent_turn_reminder skill_listing "
-    "structured_output task_reminder task_status todo_reminder total_tokens_reminder".split()
+
+_TYPES = msgspec.json.decode(
+    pkgutil.get_data(__package__, "record_types.json") or b"", type=_RecordTypes
 )
+FIELDS = {kind: {*_TYPES.common.split(), *names.split()} for kind, names in _TYPES.fields.items()}
+UNREAD_KINDS = frozenset(_TYPES.unread.split())
+SYSTEM_KINDS = frozenset(_TYPES.system.split())
+ATTACHMENT_KINDS = frozenset(_TYPES.attachment.split())
 _HOOK_ERRORS = frozenset({"hook_non_blocking_error", "hook_error_during_execution"})
 
 
-def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
+def decode_record(line: bytes) -> list[Entry] | None:
     """Return the entries of `line`, or None if it is not a record.
 
-    One record gives one entry, except a user record with several tool results. `session` is the
-    session of records that do not name theirs.
+    One record gives one entry, except a user record with several tool results.
     """
     record = parse_object(line)
     if record is None or not isinstance(record.get("type"), str):
         return None
-    base = _make_entry(record, session)
+    base = _make_entry(record)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
     return [
         replace(base, event=event, key=f"{key}:{index}")
@@ -132,13 +87,13 @@ def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
     ]
 
 
-def _make_entry(record: dict[str, Any], session: str) -> Entry:
+def _make_entry(record: dict[str, Any]) -> Entry:
     kind = text_field(record, "type")
     agent = text_field(record, "agentId")
     sidechain = record.get("isSidechain") is True
     return Entry(
         event=Ignored(kind),
-        session=text_field(record, "sessionId") or session,
+        session=text_field(record, "sessionId"),
         uuid=text_field(record, "uuid"),
         parent_uuid=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
@@ -197,20 +152,13 @@ def _decode_system(record: dict[str, Any]) -> Event:
     match kind:
         case "compact_boundary":
             counts = object_field(record, "compactMetadata")
-            return ContextCompacted(
-                text_field(counts, "trigger"),
-                int_field(counts, "preTokens"),
-                int_field(counts, "postTokens"),
-            )
+            sizes = (int_field(counts, name) for name in ("preTokens", "postTokens"))
+            return ContextCompacted(text_field(counts, "trigger"), *sizes)
         case "api_error":
             return _decode_api_error(record)
         case "stop_hook_summary":
             errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
-            return (
-                ClientNote("hook", "; ".join(errors))
-                if errors
-                else Ignored("system/stop_hook_summary")
-            )
+            return ClientNote("hook", "; ".join(errors)) if errors else Ignored(f"system/{kind}")
         case "" | "local_command" | "informational" | "model_refusal_no_fallback" | "away_summary":
             return _decode_remark(kind, record)
         case _ if kind in SYSTEM_KINDS:

@@ -1,8 +1,7 @@
 """Find Claude Code, build its environment and arguments, run `-p` sessions.
 
 The client would inherit keys, hooks and a surrounding session, so every caller passes its whole
-environment. In `isolated_environment` it can reach only `base_url` and writes only to the
-directories of the sandbox.
+environment.
 """
 
 import json
@@ -37,27 +36,10 @@ _ARGUMENT_BYTES_MAX = 128 << 10  # MAX_ARG_STRLEN, with the NUL at its end
 _FOLDER_CHARS_MAX = 200  # the client cuts longer names and appends a hash
 _READING_TOOLS = ("Read", "Grep", "Glob")
 _OTHER_TOOLS = (
-    "Write",
-    "Edit",
-    "MultiEdit",
-    "NotebookEdit",
-    "Bash",
-    "WebFetch",
-    "WebSearch",
-    "Task",
-    "Agent",
+    *("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"),
+    *("WebFetch", "WebSearch", "Task", "Agent"),
 )
 _AGENT_VARIABLES = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
-
-
-class ClientSandbox(Struct, frozen=True):
-    """The directories a client may write to, and the model it may reach."""
-
-    home: Path
-    temporary: Path
-    base_url: str
-    key: str
-    retries: int = 2
 
 
 class SessionOptions(Struct, frozen=True):
@@ -108,14 +90,8 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, prompt: AgentPrompt) -> AgentProcess:
         """Start a `-p` session and return at once."""
-        command = [
-            *prompt.before,
-            str(self.program),
-            "-p",
-            "--output-format",
-            "stream-json",
-            "--verbose",
-        ]
+        command = [*prompt.before, str(self.program), "-p", "--verbose"]
+        command += ["--output-format", "stream-json"]
         if prompt.resume:
             command += ["--resume", prompt.resume]
         if prompt.fork:
@@ -123,12 +99,8 @@ class ClaudeCode(Struct, frozen=True):
         if prompt.session:
             command += ["--session-id", prompt.session]
         if prompt.read_only:
-            command += [
-                "--allowedTools",
-                ",".join(_READING_TOOLS),
-                "--disallowedTools",
-                ",".join(_OTHER_TOOLS),
-            ]
+            command += ["--allowedTools", ",".join(_READING_TOOLS)]
+            command += ["--disallowedTools", ",".join(_OTHER_TOOLS)]
         # The prompt comes last: it may begin with a dash, and options may take several words.
         by_stdin = is_too_long(prompt.prompt)
         command += [*prompt.arguments, *(() if by_stdin else ("--", prompt.prompt))]
@@ -151,10 +123,8 @@ def find(given: str, path: str) -> Path:
     program = shutil.which(given or "claude", path=path)
     if program is None:
         detail = f"no program at {given}" if given else "no `claude` on the path"
-        raise NotFound(
-            f"Claude Code was not found: {detail}",
-            hint="install it, or name its path: export FLIGHTLOG_CLAUDE=/path/to/claude",
-        )
+        hint = "install it, or name its path: export FLIGHTLOG_CLAUDE=/path/to/claude"
+        raise NotFound(f"Claude Code was not found: {detail}", hint=hint)
     return Path(program)
 
 
@@ -176,21 +146,6 @@ def session_arguments(options: SessionOptions, *, resumes: bool) -> list[str]:
     if not options.project_settings:
         words += ["--setting-sources", "", "--strict-mcp-config"]
     return words
-
-
-def isolated_environment(sandbox: ClientSandbox, path: str) -> dict[str, str]:
-    """Return the whole environment of a client that touches nothing outside `sandbox`."""
-    return QUIET | {
-        "PATH": path,
-        "HOME": str(sandbox.home),
-        "TMPDIR": str(sandbox.temporary),
-        "CLAUDE_CODE_TMPDIR": str(sandbox.temporary),
-        "TERM": "dumb",
-        "LANG": "C.UTF-8",
-        "ANTHROPIC_BASE_URL": sandbox.base_url,
-        "ANTHROPIC_API_KEY": sandbox.key,
-        "CLAUDE_CODE_MAX_RETRIES": str(sandbox.retries),
-    }
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ not its content, decides which session it belongs to, as it does for the client 
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -59,9 +59,8 @@ def absolute_path(variable: str, given: str) -> str:
     """Return the directory a variable names, `~` expanded, or raise `Misconfigured`."""
     path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
     if path.startswith("~"):
-        raise Misconfigured(
-            f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path"
-        )
+        hint = f"export {variable}=/an/absolute/path"
+        raise Misconfigured(f"no such home directory: {given}", hint=hint)
     if not path.startswith("/"):
         hint = f'export {variable}="$PWD/{given}"'
         raise Misconfigured(f"{variable} is not an absolute path: {given}", hint=hint)
@@ -81,6 +80,15 @@ def find_transcripts(config_dir: str) -> FileListing:
         if os.path.isdir(project.path):  # noqa: PTH112 - hot: 10,000 sessions
             transcripts.extend(_list_project(project.path, damage))
     return FileListing(tuple(sorted(transcripts, key=lambda file: file.path)), tuple(damage))
+
+
+def find_all_transcripts(dirs: Sequence[str]) -> FileListing:
+    """List the transcripts below several configuration directories."""
+    listings = [find_transcripts(config_dir) for config_dir in dirs]
+    return FileListing(
+        tuple(file for listing in listings for file in listing.files),
+        tuple(damage for listing in listings for damage in listing.damage),
+    )
 
 
 def session_files(folder: str, session: str) -> list[SessionFile]:

@@ -23,9 +23,8 @@ from flightlog.model.usage import ClientCacheReport
 from flightlog.sources.foreign_json import parse_object, text_field
 from flightlog.sources.hook_log import STATUS, StatusRecord, read_hook_records, read_new_records
 
-KEEP_DAYS_DEFAULT = (
-    30  # after so many days Claude Code deletes transcripts if its settings name no number
-)
+# After so many days Claude Code deletes transcripts if its settings name no number.
+KEEP_DAYS_DEFAULT = 30
 _DURATION_MS_MAX = 10**12  # thirty years; more is no duration
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
 # The events that every tested version knows.
@@ -40,14 +39,8 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     (
         (2, 1, 100),
         (
-            *(
-                "ConfigChange",
-                "CwdChanged",
-                "Elicitation",
-                "ElicitationResult",
-                "InstructionsLoaded",
-            ),
-            *("PermissionDenied", "PostCompact", "Setup", "StopFailure"),
+            *("ConfigChange", "CwdChanged", "Elicitation", "ElicitationResult"),
+            *("InstructionsLoaded", "PermissionDenied", "PostCompact", "Setup", "StopFailure"),
             *("TaskCompleted", "TaskCreated", "TeammateIdle"),
         ),
     ),
@@ -55,14 +48,6 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
 )
 # Tools that are a question to the person: their call waits for the answer.
 QUESTION_TOOLS = ("AskUserQuestion", "ExitPlanMode")
-# Events that some version knows and that are never registered, with the reason.
-LEFT_OUT = {
-    "MessageDisplay": "one event per piece of text shown, which would slow the agent down",
-    "PostToolBatch": "repeats every PostToolUse",
-    "WorktreeCreate": "a hook replaces the client's own work",
-    "WorktreeRemove": "a hook replaces the client's own work",
-    "FileChanged": "makes the client watch files",
-}
 
 
 def events_for(versions: Collection[str]) -> tuple[str, ...]:
@@ -83,11 +68,9 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
 def keep_days(config_dir: Path) -> int:
     """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
     days = _read_settings(config_dir).get("cleanupPeriodDays")
-    return (
-        days
-        if isinstance(days, int) and not isinstance(days, bool) and days >= 0
-        else KEEP_DAYS_DEFAULT
-    )
+    if isinstance(days, int) and not isinstance(days, bool) and days >= 0:
+        return days
+    return KEEP_DAYS_DEFAULT
 
 
 def find_plugin(config_dir: Path) -> str:
@@ -248,7 +231,6 @@ class HookReader:
     """Reads the hook records of one session in order, a few at a time."""
 
     def __init__(self) -> None:
-        """Start before the first record."""
         self._calls: dict[str, tuple[str, object]] = {}  # tool and input of those that did not end
 
     def read(self, records: Iterable[HookRecord]) -> Iterator[ToolHook | PromptSubmitted]:

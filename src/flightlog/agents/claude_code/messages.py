@@ -53,11 +53,9 @@ def decode_blocks(content: Any) -> tuple[Block, ...]:
     """Return the blocks of message content, which is a string or a list."""
     if isinstance(content, str):
         return (Text(content),)
-    return (
-        tuple(_decode_block(part) for part in content if isinstance(part, dict))
-        if isinstance(content, list)
-        else ()
-    )
+    if isinstance(content, list):
+        return tuple(_decode_block(part) for part in content if isinstance(part, dict))
+    return ()
 
 
 def user_events(record: dict[str, Any]) -> list[Event]:

@@ -82,7 +82,6 @@ class RequestLog:
     """The logged requests of one session, and what they refer to."""
 
     def __init__(self) -> None:
-        """Start without requests."""
         self._shapes: dict[str, dict[str, Any]] = {}
         self._messages = {"": LoggedMessage("")}
         self._lines: dict[str, tuple[str, _LogLine]] = {}
@@ -246,7 +245,6 @@ class ContextBuilder:
     """What the models of a session's threads were given: requests and attachments."""
 
     def __init__(self) -> None:
-        """Start without lines."""
         self.requests = RequestLog()
         self.context: dict[str, dict[str, ContextItem]] = defaultdict(dict)
 

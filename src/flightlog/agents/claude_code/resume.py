@@ -45,9 +45,8 @@ def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> Tra
     records = [parse_object(line) or {} for line in lines]
     first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
     if first is None:
-        raise NotFound(
-            "the response is not in the transcript", hint="flightlog lab replay RUN --list-turns"
-        )
+        hint = "flightlog lab replay RUN --list-turns"
+        raise NotFound("the response is not in the transcript", hint=hint)
     for at in range(first - 1, -1, -1):
         record = records[at]
         if record.get("isSidechain") or record.get("type") not in {"user", "assistant"}:
@@ -131,9 +130,7 @@ def _as_write(block: dict[str, Any], contents: Mapping[str, str]) -> dict[str, A
 
 
 def _replace_calls(
-    record: dict[str, Any],
-    line: bytes,
-    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+    record: dict[str, Any], line: bytes, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> bytes:
     """Return a line with changed tool calls; the same bytes if there is none."""
     if record.get("type") != "assistant":

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.line_source import WORDS_MAX, WordColumns
 from flightlog.model.errors import UNREADABLE, Unavailable, Unreadable
 from flightlog.model.session import SessionFile
 from flightlog.sources.foreign_json import (
@@ -29,18 +30,16 @@ from flightlog.store.salvage import iter_spans
 # Of one batch. A session of 228 MB in one batch took 330 MB of memory, and the C library gave
 # half of it back; in parts it takes 70 MB.
 BATCH_BYTES = 8 << 20
-WORDS_MAX = 1 << 20  # characters of one column; only dumps of whole files are longer
 # The end of a transcript in which the last time is looked for; a single record may be long.
 _TAIL_BYTES = (1 << 16, 1 << 22)
 _REPEATING = frozenset({"api-request-blob", "last-prompt"})  # repeat other records
 _QUEUED, _TAKEN_BACK = "queue-operation enqueue", "queue-operation popAll"
-_PATHS = ("file_path", "path", "notebook_path")
 
 
-def read_records(path: str, start: int) -> RecordBatch:
+def read_records(file: SessionFile, start: int = 0) -> RecordBatch:
     """Read the records of a file from byte `start` on, at most about `BATCH_BYTES`."""
     result = RecordBatch([], end=start)
-    result.records = _clear_repeated(list(_iter_records(path, result)))
+    result.records = _clear_repeated(list(_iter_records(file.path, result)))
     return result
 
 
@@ -147,11 +146,8 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
     """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
-        record = (
-            None
-            if span.reason
-            else _decode_record(line[span.start : span.end], offset + span.start)
-        )
+        part = line[span.start : span.end]
+        record = None if span.reason else _decode_record(part, offset + span.start)
         if record is None:
             result.damaged_lines += 1
         else:
@@ -164,15 +160,15 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     except UNREADABLE:
         fields = parse_object(line)
         return None if fields is None else _record_of_unknown_shape(fields, offset, len(line))
-    words = _WordCollector()
+    words = WordColumns()
     message = record.message
     attachment = record.attachment
     if attachment is not None and attachment.type == "queued_command":
-        words.add_content(attachment.prompt)
+        _add_content(words, attachment.prompt)
     kind = f"{record.type} {record.operation}" if record.operation else record.type
     if record.type not in _REPEATING and (kind == _QUEUED or not record.operation):
         if message is not None:
-            words.add_content(message.content)
+            _add_content(words, message.content)
         words.text += [text for text in (record.content, record.summary) if text]
     return IndexedRecord(
         offset,
@@ -180,47 +176,25 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
         record.uuid or "",
         kind,
         parse_timestamp_ms(record.timestamp or "") or 0,
-        _join_text(words.text),
-        _join_text(words.output),
-        _join_text(words.tools),
-        _join_text(words.files),
+        *words.join(),
         (message.model or "") if message is not None else "",
         record.cwd or "",
     )
 
 
-class _WordCollector:
-    """The words of one record, by column."""
-
-    def __init__(self) -> None:
-        self.text: list[str] = []
-        self.output: list[str] = []
-        self.tools: list[str] = []
-        self.files: list[str] = []
-
-    def add_content(self, content: str | list[_Block] | None) -> None:
-        if isinstance(content, str):
-            self.text.append(content)
-            return
-        for block in content or ():
-            if block.type == "tool_use":
-                arguments = block.input or {}
-                self.tools.append(block.name)
-                self.text += iter_strings(arguments.values())
-                self.files += [
-                    path for key in _PATHS if isinstance(path := arguments.get(key), str)
-                ]
-            elif block.type == "tool_result":
-                output = block.content
-                self.output += (
-                    [output] if isinstance(output, str) else [part.text for part in output or ()]
-                )
-            else:
-                self.text.append(block.text or block.thinking)
-
-
-def _join_text(parts: list[str]) -> str:
-    return "\n".join(parts)[:WORDS_MAX] if len(parts) != 1 else parts[0][:WORDS_MAX]
+def _add_content(words: WordColumns, content: str | list[_Block] | None) -> None:
+    if isinstance(content, str):
+        words.text.append(content)
+        return
+    for block in content or ():
+        if block.type == "tool_use":
+            words.add_call(block.name, block.input or {})
+        elif block.type == "tool_result":
+            output = block.content
+            parts = [output] if isinstance(output, str) else [part.text for part in output or ()]
+            words.output += parts
+        else:
+            words.text.append(block.text or block.thinking)
 
 
 def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:

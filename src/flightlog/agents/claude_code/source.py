@@ -26,12 +26,10 @@ from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
 from flightlog.model.entries import Entry, SessionSummarized, SubagentInfo
 from flightlog.model.errors import Damage
-from flightlog.model.exchange import LoggedRequest
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.sources.foreign_json import object_field, parse_object, text_field
 from flightlog.sources.line_filter import iter_lines_with
-from flightlog.sources.protocol import Fidelity, TranscriptTail, UsageScan
-from flightlog.store.index.records import RecordBatch
+from flightlog.sources.protocol import Fidelity, TranscriptTail
 from flightlog.store.recordings.reader import (
     iter_lines_and_damage,
     open_reader,
@@ -88,18 +86,13 @@ def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
 class ClaudeCodeSource:
     """Read transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` describes the methods."""
 
-    fidelity = Fidelity(
-        timestamps=True,
-        usage=True,
-        client_totals=True,
-        thinking=True,
-        tool_results=True,
-        subagents=True,
-        system_prompt=True,
-        exit_codes=True,
-        permissions=True,
-        file_changes=True,
-    )
+    fidelity = Fidelity()
+    index_records = staticmethod(read_records)
+    last_record_ms = staticmethod(read_last_ms)
+    logged_requests = staticmethod(read_logged_requests)
+    scan_usage = staticmethod(scan_usage)
+    text_at = staticmethod(read_text_at)
+    tool_result_file = staticmethod(spilled_output_path)
 
     def session_files(self, file: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session from its project's directory."""
@@ -135,10 +128,6 @@ class ClaudeCodeSource:
         model, tokens = next(_context_sizes(lines), ("", 0))
         return TranscriptTail(end, len(messages), last_role, last_bytes, model, tokens)
 
-    def last_record_ms(self, file: SessionFile) -> int:
-        """Return the time of the last record near the end of the file."""
-        return read_last_ms(file)
-
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
         """Yield titles, which old versions wrote into the file they opened next.
 
@@ -150,14 +139,6 @@ class ClaudeCodeSource:
                     for entry in decode_record(line) or ():
                         if isinstance(entry.event, SessionSummarized):
                             yield replace(entry, path=file.path)
-
-    def scan_usage(self, file: SessionFile, start: int = 0) -> UsageScan:
-        """Scan for usage by byte search."""
-        return scan_usage(file, start)
-
-    def index_records(self, file: SessionFile, start: int = 0) -> RecordBatch:
-        """Read records with their search text."""
-        return read_records(file.path, start)
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Read what each thread's model was given.
@@ -174,18 +155,6 @@ class ClaudeCodeSource:
             subagent: builder.build(subagent)
             for subagent in dict.fromkeys([*builder.requests.replies, *builder.context])
         }
-
-    def logged_requests(self, files: Sequence[SessionFile]) -> Iterator[LoggedRequest]:
-        """Yield the requests that 2.1.300 and later log."""
-        return read_logged_requests(files)
-
-    def text_at(self, path: str, offset: int, length: int) -> str:
-        """Return the text of a record."""
-        return read_text_at(path, offset, length)
-
-    def tool_result_file(self, file: SessionFile, name: str) -> str:
-        """Return the file below the session's `tool-results/`."""
-        return spilled_output_path(file, name)
 
     def files_beside(self, file: SessionFile) -> dict[str, str]:
         """Return the notes on a subagent and the tool results that were too long for a record."""

@@ -97,7 +97,6 @@ class RolloutDecoder:
     """Decodes the lines of one rollout; `agents.line_source.LineDecoder` describes it."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the lines of `file`, starting with the first."""
         self._file = file
         self._tracker = counting.ResponseTracker()
         self._context = RecordContext()
@@ -290,17 +289,7 @@ class CodexSource(LineSource):
 SOURCE = CodexSource(
     LineFormat(
         agent=AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            system_prompt=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False),
         new_decoder=RolloutDecoder,
         new_counter=counting.RolloutCounter,
         usage_needles=counting.NEEDLES,

@@ -144,7 +144,6 @@ class RolloutCounter:
     """Counts the responses of one rollout; `agents.line_source.LineCounter` describes it."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Count the responses of `file`."""
         self._file = file
         self._tracker = ResponseTracker()
 

@@ -6,7 +6,8 @@ Its sessions are `session-state/<id>/events.jsonl`, in old versions `<id>.jsonl`
 import os
 from collections.abc import Sequence
 
-from flightlog.agents.session_files import ReadOnlyAgent, describe_file, list_entries
+from flightlog.agents import Agent
+from flightlog.agents.session_files import describe_file, list_entries
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
@@ -39,4 +40,4 @@ def workspace_path(file: SessionFile) -> str:
     return os.path.join(os.path.dirname(file.path), WORKSPACE)  # noqa: PTH118, PTH120 - plain text
 
 
-AGENT = ReadOnlyAgent(AGENT_NAME, find_sessions)
+AGENT = Agent(AGENT_NAME, find_sessions)

@@ -121,7 +121,6 @@ class CopilotDecoder:
     """Decodes the events of one session in order, see `agents.line_source.LineDecoder`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         del file
         self._session = ""  # as the first record says
         self._context = RecordContext()
@@ -274,18 +273,7 @@ class CopilotSource(LineSource):
 SOURCE = CopilotSource(
     LineFormat(
         agent="copilot",
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            client_totals=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            system_prompt=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(),
         new_decoder=CopilotDecoder,
         new_counter=CopilotCounter,
         usage_needles=USAGE_NEEDLES,

@@ -135,7 +135,6 @@ class CopilotCounter:
     """Counts the calls in the events of one session, see `agents.line_source.LineCounter`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         self._session = file.session
         self._cwd = ""
         self._run = ""  # the record that began the client's current run

@@ -24,25 +24,16 @@ AGENT_ID = "x-claude-code-agent-id"
 SESSION_ID = "x-claude-code-session-id"
 REQUEST_HEADERS = (
     *(
-        "accept",
-        "accept-encoding",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "user-agent",
+        *("accept", "accept-encoding", "content-encoding", "content-length"),
+        *("content-type", "user-agent"),
     ),
     *("anthropic-beta", "anthropic-version", "anthropic-dangerous-direct-browser-access"),
     *("x-app", "x-client-request-id", AGENT_ID, SESSION_ID),
 )
 RESPONSE_HEADERS = (
     *(
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "date",
-        "request-id",
-        "retry-after",
-        "x-should-retry",
+        *("content-encoding", "content-length", "content-type", "date", "request-id"),
+        *("retry-after", "x-should-retry"),
     ),
     *("transfer-encoding",),
 )

@@ -68,7 +68,6 @@ class GeminiDecoder:
     """Decodes the lines of one file in order."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the file of one thread."""
         self._context = RecordContext(cwd=files.read_project_root(file))
         self._versions: dict[str, int] = {}  # of each message, so far
         self._calls: set[str] = set()
@@ -225,7 +224,6 @@ class GeminiCounter:
     """Counts the responses of one file."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Count the file of one thread."""
         self._file = file
         self._project = files.read_project_root(file)
         self._counted: set[str] = set()
@@ -263,15 +261,7 @@ class GeminiSource(LineSource):
 SOURCE = GeminiSource(
     LineFormat(
         agent=files.AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            exit_codes=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, system_prompt=False, permissions=False),
         new_decoder=GeminiDecoder,
         new_counter=GeminiCounter,
         usage_needles=(b'"gemini"',),

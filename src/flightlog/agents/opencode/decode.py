@@ -70,7 +70,6 @@ class OpenCodeDecoder:
     """Decodes the lines of one session."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the lines of `file`."""
         self._file = file
         self._context = RecordContext()
         self._prompt_tokens = 0
@@ -290,17 +289,7 @@ def _times(value: dict[str, Any]) -> tuple[int, int]:
 
 FORMAT = LineFormat(
     agent=AGENT_NAME,
-    fidelity=Fidelity(
-        timestamps=True,
-        usage=True,
-        client_totals=True,
-        thinking=True,
-        tool_results=True,
-        subagents=True,
-        exit_codes=True,
-        permissions=True,
-        file_changes=True,
-    ),
+    fidelity=Fidelity(system_prompt=False),
     new_decoder=OpenCodeDecoder,
     new_counter=OpenCodeCounter,
     usage_needles=(b'"type":"message"', b'"type":"session"', b'"type":"state"'),

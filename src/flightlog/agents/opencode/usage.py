@@ -75,7 +75,6 @@ class OpenCodeCounter:
     """Counts the messages of one session; a later version of a message replaces it."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Count the lines of `file`."""
         self._file = file
         self._project = ""
 

@@ -6,7 +6,8 @@ Its sessions are `agent/sessions/--<directory>--/<time>_<session>.jsonl`.
 import os
 from collections.abc import Sequence
 
-from flightlog.agents.session_files import ReadOnlyAgent, describe_file, list_entries
+from flightlog.agents import Agent
+from flightlog.agents.session_files import describe_file, list_entries
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
@@ -30,4 +31,4 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
     return FileListing(tuple(file for file in files if file), tuple(damage))
 
 
-AGENT = ReadOnlyAgent(AGENT_NAME, find_sessions)
+AGENT = Agent(AGENT_NAME, find_sessions)

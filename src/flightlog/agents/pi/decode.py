@@ -137,7 +137,6 @@ class PiCounter:
     """Counts the calls in one session's file, see `agents.line_source.LineCounter`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         self._session = file.session
         self._cwd = ""
         self._model = ""
@@ -172,7 +171,6 @@ class PiDecoder:
     """Decodes one session's file in order, see `agents.line_source.LineDecoder`."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Start before the first line of `file`."""
         del file
         self._context = RecordContext()
         self._model, self._effort = "", ""
@@ -275,15 +273,7 @@ class PiSource(LineSource):
 SOURCE = PiSource(
     LineFormat(
         agent="pi",
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            system_prompt=True,
-            exit_codes=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, subagents=False, permissions=False),
         new_decoder=PiDecoder,
         new_counter=PiCounter,
         usage_needles=USAGE_NEEDLES,

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from flightlog.agents.session_files import ReadOnlyAgent, describe_file, list_entries
+from flightlog.agents import Agent
+from flightlog.agents.session_files import describe_file, list_entries
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import FileListing
@@ -63,4 +64,4 @@ def _list_files(folder: str, session: str, damage: list[Damage]) -> Iterator[Ses
                 yield name_thread(file)
 
 
-AGENT = ReadOnlyAgent(AGENT_NAME, find_sessions)
+AGENT = Agent(AGENT_NAME, find_sessions)

@@ -20,12 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.dialects.gemini import (
-    decode_parts,
-    decode_results,
-    decode_usage,
-    make_result,
-)
+from flightlog.agents.dialects.gemini import decode_parts, decode_results, decode_usage, make_result
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.qwen import AGENT_NAME, main_path, name_thread, session_files
 from flightlog.model.entries import (
@@ -81,7 +76,6 @@ class QwenDecoder:
     """Decodes the lines of one file in order."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Decode the file of one thread."""
         self._file = name_thread(file)
         self._open: list[dict[str, Any]] = []  # responses without an assistant record yet
         self._has_events = False
@@ -227,7 +221,6 @@ class QwenCounter:
     """Counts the responses of one file; those of subagents are in the session's own file."""
 
     def __init__(self, file: SessionFile) -> None:
-        """Count the file of one thread."""
         self._file = file
         self._has_events = bool(file.subagent)
 
@@ -326,16 +319,7 @@ def _decode_system(record: dict[str, Any]) -> Event:
 SOURCE = LineSource(
     LineFormat(
         agent=AGENT_NAME,
-        fidelity=Fidelity(
-            timestamps=True,
-            usage=True,
-            thinking=True,
-            tool_results=True,
-            subagents=True,
-            exit_codes=True,
-            permissions=True,
-            file_changes=True,
-        ),
+        fidelity=Fidelity(client_totals=False, system_prompt=False),
         new_decoder=QwenDecoder,
         new_counter=QwenCounter,
         usage_needles=(API_RESPONSE.encode(), b'"assistant"'),

@@ -17,7 +17,6 @@ import time
 import urllib.request
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.resume import project_dir, transcript_file
 from flightlog.agents.dialects.anthropic_messages import SESSION_ID
 from flightlog.model.errors import FlightlogError, NotFound, Unavailable
+from flightlog.model.text import format_utc_ms
 from flightlog.store.files import ensure_dir, replace_file
 from flightlog.store.jsonl import append_line
 
@@ -88,17 +88,15 @@ class ScriptedAgent:
                 )
             results = [self._run_tool(uuid, block) for uuid, block in calls]
             self._messages.append({"role": "user", "content": results})
-        raise StepLimitReached(
-            f"the scripted agent did not finish within {self._environment.steps_max} steps"
-        )
+        text = f"the scripted agent did not finish within {self._environment.steps_max} steps"
+        raise StepLimitReached(text)
 
     def _copy_parent(self, parent: Path) -> None:
         try:
             lines = parent.read_bytes().splitlines()
         except FileNotFoundError as error:
-            raise NotFound(
-                f"no such session: {parent.stem}", hint="flightlog session list"
-            ) from error
+            hint = "flightlog session list"
+            raise NotFound(f"no such session: {parent.stem}", hint=hint) from error
         for line in lines:
             record = {**json.loads(line), "sessionId": self._session}
             append_line(self.transcript, json.dumps(record, separators=(",", ":")).encode())
@@ -133,9 +131,8 @@ class ScriptedAgent:
             with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
                 return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(
-                f"the scripted model did not answer: {error}", hint="run the command again"
-            ) from error
+            hint = "run the command again"
+            raise Unavailable(f"the scripted model did not answer: {error}", hint=hint) from error
 
     def _write_reply(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Write a line for each block, as the client does; return tool calls with their uuids."""
@@ -166,15 +163,12 @@ class ScriptedAgent:
 
     def _write_record(self, kind: str, fields: dict[str, Any], parent: str | None = None) -> str:
         uuid = self._environment.new_id()
-        at = datetime.fromtimestamp(self._environment.now_ms() / 1000, tz=UTC).isoformat(
-            timespec="milliseconds"
-        )
         record = {
             "parentUuid": parent or self._last,
             "isSidechain": False,
             "type": kind,
             "uuid": uuid,
-            "timestamp": at.replace("+00:00", "Z"),
+            "timestamp": format_utc_ms(self._environment.now_ms()),
             "sessionId": self._session,
             "cwd": str(self._environment.project),
             "version": VERSION,
@@ -227,11 +221,9 @@ def _run_bash(command: str, project: Path) -> tuple[str, bool]:
         check=False,
     )
     output = (process.stdout + process.stderr).decode("utf-8", "replace").rstrip("\n")
-    return (
-        (f"Exit code {process.returncode}\n{output}", True)
-        if process.returncode
-        else (output, False)
-    )
+    if process.returncode:
+        return (f"Exit code {process.returncode}\n{output}", True)
+    return (output, False)
 
 
 def main(words: list[str]) -> int:

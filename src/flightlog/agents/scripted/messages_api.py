@@ -1,8 +1,8 @@
 """The Messages API as Claude Code calls it. This module is an `ApiDialect`."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,6 @@ from flightlog.agents.dialects.anthropic_messages import AGENT_ID
 from flightlog.agents.scripted import wire
 from flightlog.agents.scripted.scenario import Failure, Reply, ScriptedBlock, ScriptedRequest
 from flightlog.agents.scripted.wire import ScriptedTurn
-from flightlog.model.entries import IMAGE_CHARS
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -44,7 +43,7 @@ def decode_request(
 
 def build_response(reply: Reply, model: str, body: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the reply as one JSON object; `name` is the digest of the request."""
-    content = [_build_block(block, f"{name}/{at}") for at, block in enumerate(reply.content)]
+    content = [build_block(block, f"{name}/{at}") for at, block in enumerate(reply.content)]
     calls_tool = any(block["type"] == "tool_use" for block in content)
     return {
         "id": wire.derive_id("msg_", name),
@@ -77,74 +76,10 @@ def error_body(failure: Failure, request_id: str) -> dict[str, Any]:
     return {"type": "error", "error": detail, "request_id": request_id}
 
 
-def count_tokens(body: Mapping[str, Any]) -> int:
-    """Return the tokens of a request to `count_tokens`."""
-    return wire.estimate_tokens([body.get("system"), body.get("tools"), body.get("messages")])
-
-
-class BlockCount(NamedTuple):
-    """The tokens of one block of a request; `name` is a tool's name or the id of a tool call.
-
-    `message` is the index of its message, -1 before all messages.
-    """
-
-    message: int
-    role: str
-    kind: str
-    name: str
-    tokens: int
-
-
-def count_blocks(body: Mapping[str, Any]) -> tuple[BlockCount, ...]:
-    """Count every block of a request by its own text alone; a deferred tool is no part of it."""
-    system = [_count_block(-1, "system", block) for block in _list_blocks(body.get("system"))]
-    tools = [
-        BlockCount(-1, "tools", "tool", str(tool.get("name")), wire.count_text(_dump(tool)))
-        for tool in wire.list_objects(body.get("tools"))
-        if not tool.get("defer_loading")
-    ]
-    messages = enumerate(wire.list_objects(body.get("messages")))
-    blocks = [
-        _count_block(at, str(message.get("role")), block)
-        for at, message in messages
-        for block in _list_blocks(message.get("content"))
-    ]
-    return (*tools, *system, *blocks)
-
-
-def count_reply(reply: Reply, blocks: Sequence[BlockCount]) -> Reply:
-    """Return the reply with counts by block; all up to the last reply is read from the cache."""
-    last = max((block.message for block in blocks if block.role == "assistant"), default=-2)
-    before = sum(block.tokens for block in blocks if block.message <= last)
-    rest = sum(block.tokens for block in blocks if block.message > last)
-    content = [_build_block(block, "") for block in reply.content]
-    output = sum(_count_block(0, "assistant", block).tokens for block in content)
-    usage = {"input": 0, "cache_read": before, "cache_write": rest, "output": output}
-    return msgspec.structs.replace(reply, usage=usage | reply.usage)
-
-
-def _list_blocks(content: object) -> list[dict[str, Any]]:
-    text = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    return text or wire.list_objects(content)
-
-
-def _count_block(message: int, role: str, block: Mapping[str, Any]) -> BlockCount:
-    kind, name = str(block.get("type")), str(block.get("tool_use_id") or block.get("id") or "")
-    match kind:
-        case "tool_use":
-            text = f"{block.get('name')}{_dump(block.get('input'))}"
-        case "tool_result":
-            parts = [_count_block(0, "", part) for part in _list_blocks(block.get("content"))]
-            return BlockCount(message, role, kind, name, sum(part.tokens for part in parts))
-        case "image":
-            text = " " * IMAGE_CHARS
-        case _:
-            text = str(block.get(kind) or block.get("data") or "")
-    return BlockCount(message, role, kind, name, wire.count_text(text))
-
-
-def _dump(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+def count_tokens(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return the answer to a request to `count_tokens`."""
+    parts = [body.get("system"), body.get("tools"), body.get("messages")]
+    return {"input_tokens": wire.estimate_tokens(parts)}
 
 
 def _build_usage(reply: Reply, body: Mapping[str, Any], content: object) -> dict[str, Any]:
@@ -168,7 +103,8 @@ def _build_usage(reply: Reply, body: Mapping[str, Any], content: object) -> dict
     return {**counts, "cache_creation": writes, "service_tier": "standard"}
 
 
-def _build_block(block: ScriptedBlock, name: str) -> dict[str, Any]:
+def build_block(block: ScriptedBlock, name: str) -> dict[str, Any]:
+    """Return one block of a message; ids follow from `name`."""
     if block.tool is not None:
         call_id = block.id or wire.derive_id("toolu_", name)
         return {"type": "tool_use", "id": call_id, "name": block.tool, "input": block.input}

@@ -21,8 +21,7 @@ client's instruction, and side calls (titles, topics: no tools).
 The same script answers every API. `usage` of a reply takes `input`, `output`, `cache_read`,
 `cache_write` and `reasoning` (a part of `output`), which each API reports in its own way; any other
 name is sent as it is. `stop_reason: max_tokens` is translated as well. In the input of a tool call
-`{from_result: REGEX}` is an id that an earlier result named. With `count_blocks` the Messages API counts
-each block of a request by its text (`messages_api.count_blocks`), and the server keeps the counts.
+`{from_result: REGEX}` is an id that an earlier result named.
 """
 
 import json
@@ -140,7 +139,6 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: tuple[ScenarioRule, ...]
     note: str = ""
-    count_blocks: bool = False
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -152,9 +150,8 @@ def load_scenario(path: Path) -> Scenario:
     try:
         data = json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, YAMLError) as error:
-        raise Invalid(
-            f"the scenario cannot be read: {error}", hint="correct the line it names"
-        ) from error
+        hint = "correct the line it names"
+        raise Invalid(f"the scenario cannot be read: {error}", hint=hint) from error
     return parse_scenario(data)
 
 
@@ -163,9 +160,8 @@ def parse_scenario(data: object) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
-        raise Invalid(
-            f"the scenario cannot be used: {error}", hint=_nearest_field(str(error))
-        ) from error
+        hint = _nearest_field(str(error))
+        raise Invalid(f"the scenario cannot be used: {error}", hint=hint) from error
 
 
 def _nearest_field(message: str) -> str:

@@ -1,9 +1,4 @@
-"""Serve a scenario on a loopback port in the dialects of four APIs.
-
-    POST …/messages                                  Anthropic Messages
-    POST …/responses                                 OpenAI Responses
-    POST …/chat/completions                          OpenAI Chat Completions
-    POST …/models/NAME:generateContent               Gemini, also :streamGenerateContent
+"""Serve a scenario on a loopback port: the Messages API, and others that the caller gives.
 
 The only state between requests is how often the same request came, so that a reply can fail twice
 and then succeed. Only the headers of an allow-list are logged, so no key gets into a log.
@@ -13,7 +8,7 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -21,33 +16,37 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from flightlog.agents.dialects.anthropic_messages import AGENT_ID, SESSION_ID
-from flightlog.agents.scripted import chat_api, gemini_api, messages_api, responses_api, wire
-from flightlog.agents.scripted.messages_api import BlockCount
+from flightlog.agents.scripted import messages_api, wire
 from flightlog.agents.scripted.scenario import Failure, Reply, Scenario, choose_reply
 from flightlog.agents.scripted.wire import ApiDialect
 
 LOGGED_HEADERS = (
     *("anthropic-beta", "anthropic-version", "content-type", "user-agent", "x-app"),
     *(AGENT_ID, SESSION_ID, "x-stainless-retry-count"),
-    *("session-id", "thread-id", "x-session-id", responses_api.SUBAGENT),
-)
-# The end of the path of a request, and the dialect it is in.
-_DIALECTS: tuple[tuple[str, str, ApiDialect], ...] = (
-    (r"/messages$", "messages", messages_api),
-    (r"/responses$", "responses", responses_api),
-    (r"/chat/completions$", "chat", chat_api),
-    (r":(stream)?[gG]enerateContent$", "gemini", gemini_api),
+    *("session-id", "thread-id", "x-session-id", "x-openai-subagent"),
 )
 _MODEL = "scripted"
 _NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")
+
+
+class ServedApi(NamedTuple):
+    """An API, and the end of the paths of its requests; `count_tokens` answers those that count."""
+
+    path: str
+    name: str
+    dialect: ApiDialect
+    count_tokens: Callable[[Mapping[str, Any]], dict[str, int]] | None = None
+
+
+MESSAGES = ServedApi(r"/messages$", "messages", messages_api)
+_COUNTING = ServedApi(r"/messages/count_tokens$", "", messages_api, messages_api.count_tokens)
 
 
 class ServedRequest(Struct, frozen=True):
     """One request, and the rule, status and token counts of its response.
 
     `usage` is the object that was sent, in the words of the API; a response that failed or was cut
-    has none. `dialect` is "messages", "responses", "chat", "gemini", or "" for all else. `blocks` are
-    the counts of a scenario that asks for them.
+    has none. `dialect` is the name of the API, such as "messages", or "" for all else.
     """
 
     method: str
@@ -59,7 +58,6 @@ class ServedRequest(Struct, frozen=True):
     dialect: str = ""
     model: str = ""
     usage: dict[str, Any] = {}
-    blocks: tuple[BlockCount, ...] = ()
 
 
 class ScriptedModel(Struct, frozen=True):
@@ -70,9 +68,11 @@ class ScriptedModel(Struct, frozen=True):
 
 
 @contextmanager
-def serve_scenario(scenario: Scenario, *, keep: bool = True) -> Iterator[ScriptedModel]:
+def serve_scenario(
+    scenario: Scenario, *, keep: bool = True, apis: Sequence[ServedApi] = (MESSAGES,)
+) -> Iterator[ScriptedModel]:
     """Serve `scenario` on a free loopback port for the length of a `with` block."""
-    state = _ServerState(scenario, keep=keep)
+    state = _ServerState(scenario, (*apis, _COUNTING), keep=keep)
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(state, *arguments))
     server.daemon_threads = True
     thread = threading.Thread(
@@ -91,8 +91,9 @@ def serve_scenario(scenario: Scenario, *, keep: bool = True) -> Iterator[Scripte
 class _ServerState:
     """What the handler threads share."""
 
-    def __init__(self, scenario: Scenario, *, keep: bool) -> None:
+    def __init__(self, scenario: Scenario, apis: Sequence[ServedApi], *, keep: bool) -> None:
         self.scenario = scenario
+        self.apis = apis
         self.requests: list[ServedRequest] = []
         self.closing = threading.Event()
         self._keep = keep
@@ -122,7 +123,6 @@ class _Exchange(NamedTuple):
     dialect: str = ""
     model: str = ""
     name: str = ""
-    blocks: tuple[BlockCount, ...] = ()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -157,35 +157,28 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a request to one of the APIs."""
         body = self._read_body()
         path = self.path.partition("?")[0]
-        found = [entry for entry in _DIALECTS if re.search(entry[0], path)]
+        api = next((api for api in self.state.apis if re.search(api.path, path)), None)
         if body is None:
-            api = found[0][2] if found else messages_api
             failure = Failure(status=400, message="the body is not a JSON object")
-            self._send_failure(api, failure, _Exchange({}, "unreadable"))
-        elif path.endswith("/messages/count_tokens"):
-            count = {"input_tokens": messages_api.count_tokens(body)}
-            self._send_json(200, count, body=body, rule="count_tokens")
-        elif path.endswith(":countTokens"):
-            count = {"totalTokens": gemini_api.count_tokens(body)}
-            self._send_json(200, count, body=body, rule="count_tokens")
-        elif found:
-            self._answer_request(path, body, *found[0][1:])
+            dialect = api.dialect if api else messages_api
+            self._send_failure(dialect, failure, _Exchange({}, "unreadable"))
+        elif api and api.count_tokens:
+            self._send_json(200, api.count_tokens(body), body=body, rule="count_tokens")
+        elif api:
+            self._answer_request(path, body, api)
         else:
             failure = Failure(status=404, message=f"nothing at {path}")
             self._send_failure(messages_api, failure, _Exchange(body, "unknown path"))
 
-    def _answer_request(
-        self, path: str, body: dict[str, Any], dialect: str, api: ApiDialect
-    ) -> None:
+    def _answer_request(self, path: str, body: dict[str, Any], served: ServedApi) -> None:
+        api = served.dialect
         attempt = self.state.count_attempt(body)
         name = wire.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
         request = api.decode_request(path, headers, body)
         choice = choose_reply(self.state.scenario, request)
-        is_counted = self.state.scenario.count_blocks and dialect == "messages"
-        blocks = messages_api.count_blocks(body) if is_counted else ()
         rule = choice.rule if choice else "none"
-        exchange = _Exchange(body, rule, dialect, request.model, name, blocks)
+        exchange = _Exchange(body, rule, served.name, request.model, name)
         if choice is None:
             return self._send_failure(api, _NO_RULE, exchange)
         reply = choice.reply
@@ -194,8 +187,6 @@ class _Handler(BaseHTTPRequestHandler):
         if failure is not None and failure.cut_after is None:
             return self._send_failure(api, failure, exchange)
         filled = wire.fill_results(reply, body)
-        if is_counted:
-            filled = messages_api.count_reply(filled, blocks)
         response = api.build_response(filled, request.model or _MODEL, body, name)
         usage = api.response_usage(response)
         head = {"request-id": wire.request_id(name), **reply.headers}
@@ -288,7 +279,6 @@ class _Handler(BaseHTTPRequestHandler):
                 dialect=exchange.dialect,
                 model=exchange.model,
                 usage=usage or {},
-                blocks=exchange.blocks,
             )
         )
 

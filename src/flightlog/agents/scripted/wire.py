@@ -1,4 +1,4 @@
-"""What the four dialects of the scripted model share: ids, token counts, the parts of a request.
+"""What dialects of the scripted model share: ids, token counts, the parts of a request.
 
 Ids are derived from a digest of the request, so the same request gets the same bytes; token counts
 are derived from its size, as a warm prompt cache would report them.
@@ -7,18 +7,18 @@ are derived from its size, as a warm prompt cache would report them.
 import hashlib
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec import Struct
 
 from flightlog.agents.scripted.scenario import Failure, Reply, ScriptedRequest
 
 CREATED_S = 1_767_225_600  # 2026-01-01: a constant, so that a repeated request gets the same bytes
-_CHARS_PER_TOKEN = 4  # a usual estimate for English text
+CHARS_PER_TOKEN = 4  # a usual estimate for English text
+# The counts that a script gives in our own words; each API sends them in its own.
+_COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 # How each client starts the instruction by which it asks for a summary of the conversation.
 _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",  # Claude Code
@@ -98,52 +98,9 @@ def describe_request(
     )
 
 
-class ScriptedUsage(Struct, frozen=True):
-    """Token counts in our own terms, which each dialect writes in its own.
-
-    `input` is what was neither read from nor written to the cache. `reasoning` is a part of `output`.
-    """
-
-    input: int
-    output: int
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-
-    @property
-    def prompt(self) -> int:
-        """All tokens that the model read."""
-        return self.input + self.cache_read + self.cache_write
-
-
-def count_usage(
-    reply: Reply, fixed: object, turns: Sequence[object], last_reply: int, content: object
-) -> ScriptedUsage:
-    """Return the counts of the script, and estimates for those it does not give.
-
-    All up to the message at `last_reply` (-1: there is none) and `fixed`, which comes before all
-    messages, is read from the cache.
-    """
-    cached = estimate_tokens([fixed, turns[: last_reply + 1]])
-    thinking = [block.thinking for block in reply.content if block.thinking is not None]
-    reasoning = reply.usage.get("reasoning", estimate_tokens(thinking) if thinking else 0)
-    fresh = estimate_tokens(turns[last_reply + 1 :]) + (cached if last_reply < 0 else 0)
-    return ScriptedUsage(
-        input=reply.usage.get("input", fresh),
-        output=max(reply.usage.get("output", estimate_tokens(content)), reasoning),
-        cache_read=reply.usage.get("cache_read", cached if last_reply >= 0 else 0),
-        cache_write=reply.usage.get("cache_write", 0),
-        reasoning=reasoning,
-    )
-
-
 def wire_overrides(reply: Reply) -> dict[str, int]:
     """Return the counts of a script that have the names of an API, to be sent as they are."""
-    return {
-        name: count
-        for name, count in reply.usage.items()
-        if name not in ScriptedUsage.__struct_fields__
-    }
+    return {name: count for name, count in reply.usage.items() if name not in _COUNTS}
 
 
 def fill_results(reply: Reply, body: Mapping[str, Any]) -> Reply:
@@ -172,19 +129,9 @@ def _fill_value(value: Any, text: str) -> Any:
     return {name: _fill_value(item, text) for name, item in value.items()}
 
 
-def last_reply_index(roles: Sequence[object], replying: str) -> int:
-    """Return the index of the model's last message, or -1."""
-    return len(roles) - 1 - list(reversed(roles)).index(replying) if replying in roles else -1
-
-
 def estimate_tokens(value: object) -> int:
     """Return about how many tokens `value` has; at least one."""
-    return max(1, len(json.dumps(value)) // _CHARS_PER_TOKEN)
-
-
-def count_text(text: str) -> int:
-    """Return the tokens of a text by the fixed rule of a scenario that counts blocks."""
-    return math.ceil(len(text) / _CHARS_PER_TOKEN)
+    return max(1, len(json.dumps(value)) // CHARS_PER_TOKEN)
 
 
 def hash_request(body: Mapping[str, Any], attempt: int) -> str:

@@ -37,6 +37,5 @@ async def open_executor(on: str, parallel: int) -> AsyncIterator[JobExecutor]:
         async with executors.connect_cluster(on) as cluster:
             yield cluster
     else:
-        raise Invalid(
-            f"not an executor: {on[:80]!r}", hint="write `local` or `tcp://scheduler:8786`"
-        )
+        hint = "write `local` or `tcp://scheduler:8786`"
+        raise Invalid(f"not an executor: {on[:80]!r}", hint=hint)

@@ -44,10 +44,8 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
         return run_send_job(payload, shared, os.environ)
     if work not in ALONE:
-        raise Invalid(
-            f"this worker does not know the job kind {work[:40]!r}",
-            hint=_SAME,
-        )
+        hint = _SAME
+        raise Invalid(f"this worker does not know the job kind {work[:40]!r}", hint=hint)
     # The prefix ends the process with the thread that waits for it, and so with the worker.
     words = [
         *parent_death_prefix(os.environ.get("PATH", os.defpath)),
@@ -186,9 +184,8 @@ async def connect_cluster(
         )
     except (OSError, TimeoutError, ValueError) as error:
         hint = "start one: dask scheduler"
-        raise Unavailable(
-            f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint
-        ) from error
+        text = f"no scheduler answers at {address[:80]}: {type(error).__name__}"
+        raise Unavailable(text, hint=hint) from error
     try:
         yield DaskExecutor(client, address, worker_s)
     finally:

@@ -34,12 +34,9 @@ if TYPE_CHECKING:
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
               help="What makes two actions equal.")  # fmt: skip
 @click.option(
-    "--seed",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
+    "--seed", type=click.IntRange(0), default=0, show_default=True,
     help="Seed for bootstrap and permutations.",
-)
+)  # fmt: skip
 @click.option("--write", is_flag=True, help="Also write analysis.md to the run.")
 @RUNS_DIR
 @AS_JSON
@@ -81,19 +78,16 @@ def compare(
         print_analysis(analysis) if analysis else None
         _print_divergence(root)
     if write and analysis:
-        click.echo(
-            f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}",
-            err=True,
-        )
+        line = f"written: {make_inert(str(service.write_analysis(runtime, stores[0], analysis)))}"
+        click.echo(line, err=True)
 
 
 def print_analysis(analysis: "ExperimentAnalysis") -> None:
     """Print the statistics of the samples."""
     for answer in analysis.questions:
         recorded = one_line(answer.recorded_action, 90)
-        click.echo(
-            make_inert(f"\n{answer.name}" + (f"  (recorded: {recorded})" if recorded else ""))
-        )
+        line = make_inert(f"\n{answer.name}" + (f"  (recorded: {recorded})" if recorded else ""))
+        click.echo(line)
         _print_groups(answer)
         for against in answer.comparisons:
             _print_against(against, answer)
@@ -136,19 +130,15 @@ def _print_groups(answer: "QuestionResult") -> None:
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  agreement: {group.agreement:.0%}"
-        recorded = (
-            f"  as recorded: {_format_share(group.same_as_recorded)}"
-            if group.same_as_recorded
-            else ""
-        )
+        same = group.same_as_recorded
+        recorded = f"  as recorded: {_format_share(same)}" if same else ""
         lost = f"  no response: {len(group.failures)}" if group.failures else ""
         amounts = "".join(
             f"  {_format_mean(name, amount)}" for name, amount in group.means.items() if amount
         )
         stopped = "  (stopped by --until-width)" if group.is_stopped_early else ""
-        click.echo(
-            make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}")
-        )
+        line = make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{recorded}{amounts}{lost}")
+        click.echo(line)
 
 
 def _group_rows(group: "GroupSummary") -> list[list[str]]:

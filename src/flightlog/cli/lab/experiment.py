@@ -187,9 +187,8 @@ class _ExperimentProgress:
                 for name, passed in scored.passed.items()
             )
             text = f"{count:>9}  {scored.task} {scored.arm} {scored.attempt}: {outcomes or scored.stop_reason}"
-            click.echo(
-                erase + make_inert(f"{one_line(text, 120)}  ${store.spent_usd:.4f}"), err=True
-            )
+            line = erase + make_inert(f"{one_line(text, 120)}  ${store.spent_usd:.4f}")
+            click.echo(line, err=True)
         if self._live:
             click.echo(f"{erase}{count:>9}  {running} running", err=True, nl=False)
 

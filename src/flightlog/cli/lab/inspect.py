@@ -103,11 +103,9 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
 
 
 def _format_branch(meta: dict[str, Any]) -> str:
-    return (
-        f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}"
-        if "replay_turn" in meta
-        else "-"
-    )
+    if "replay_turn" in meta:
+        return f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}"
+    return "-"
 
 
 def format_usd(amount: float | None) -> str:
@@ -124,11 +122,8 @@ def print_inspection(inspection: dict[str, Any]) -> None:
 
 def print_run(meta: dict[str, Any]) -> None:
     """Print a run and its sessions."""
-    click.echo(
-        make_inert(
-            f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"
-        )
-    )
+    text = f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"
+    click.echo(make_inert(text))
     if meta["hypothesis"]:
         click.echo(make_inert(f"  {one_line(meta['hypothesis'], 200)}"))
     for note in (meta["permission_note"], meta["isolation_note"]):
@@ -153,11 +148,8 @@ def print_run(meta: dict[str, Any]) -> None:
         f"{pluralize(meta['total_file_writes'], 'write')}"
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
-        errors = (
-            f", {pluralize(meta['total_resample_errors'], 'error')}"
-            if meta["total_resample_errors"]
-            else ""
-        )
+        failed = meta["total_resample_errors"]
+        errors = f", {pluralize(failed, 'error')}" if failed else ""
         click.echo(
             f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra"
         )
@@ -252,11 +244,8 @@ def _print_step(step: dict[str, Any]) -> None:
         click.echo(make_inert(_shorten_text(f"text: {text}", _OUTPUT_LINES_MAX)))
     for tool in step["tools"]:
         state = " (denied)" if tool["denial_reason"] else " (failed)" if tool["is_error"] else ""
-        click.echo(
-            make_inert(
-                f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
-            )
-        )
+        message = f"tool call {tool['name']}{state} {one_line(format_value(tool['input']), 160)}"
+        click.echo(make_inert(message))
         click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
     for change in step["file_changes"]:
         stats = change["diff_stats"]

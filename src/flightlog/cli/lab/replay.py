@@ -57,12 +57,9 @@ def branch_points(
 )
 @click.argument("run")
 @click.option(
-    "--session",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
+    "--session", type=click.IntRange(1), default=1, show_default=True,
     help="Number of the session to replay.",
-)
+)  # fmt: skip
 @click.option("--turn", type=click.IntRange(1), help="Branch before this model response.")
 @click.option(
     "--replicate",
@@ -70,12 +67,9 @@ def branch_points(
     help="Number of the replicate, if the session has several.",
 )
 @click.option(
-    "--count",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
+    "--count", type=click.IntRange(1, 1000), default=1, show_default=True,
     help="Number of branches to create.",
-)
+)  # fmt: skip
 @click.option("--prompt", default="", help="New prompt (default: resend the recorded request).")
 @click.option("--list-turns", is_flag=True, help="Only list the turns to replay from.")
 @click.option(
@@ -88,11 +82,9 @@ def branch_points(
 )
 @click.option("--continue-sessions", is_flag=True, help="Then run the following sessions too.")
 @click.option(
-    "--verify",
-    multiple=True,
-    metavar="COMMAND",
+    "--verify", multiple=True, metavar="COMMAND",
     help="Check the final files with this command; exit 0 passes.",
-)
+)  # fmt: skip
 @ON
 @RUNS_DIR
 @AS_JSON
@@ -148,11 +140,9 @@ def _print_turns(turns: "list[ReplayTurn]") -> None:
 
 
 def _count_passed(verifiers: list[dict[str, Any]]) -> str:
-    return (
-        f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
-        if verifiers
-        else "-"
-    )
+    if verifiers:
+        return f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
+    return "-"
 
 
 def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
@@ -187,9 +177,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
             err=True,
         )
     if len(effects) > _EFFECTS_MAX:
-        click.echo(
-            f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True
-        )
+        line = f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json"
+        click.echo(line, err=True)
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
@@ -198,9 +187,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         later = certificate.get("later_requests") or {}
         if later.get("first_difference"):
             what = f"{later['equal']} of {later['compared']} later requests equal the recorded ones"
-            click.echo(
-                make_inert(f"{meta['run_name']}: {what}; {later['first_difference']}"), err=True
-            )
+            line = make_inert(f"{meta['run_name']}: {what}; {later['first_difference']}")
+            click.echo(line, err=True)
     click.echo(f"\n{make_inert(str(folder))}", err=True)
 
 

@@ -34,30 +34,21 @@ _COUNT = click.option(
 @click.argument("run")
 @session_options
 @click.option(
-    "--request",
-    "requests",
-    type=click.IntRange(1),
-    multiple=True,
+    "--request", "requests", type=click.IntRange(1), multiple=True,
     help="Number of a request; may be repeated.",
-)
+)  # fmt: skip
 @click.option(
-    "--turn",
-    "turns",
-    type=click.IntRange(1),
-    multiple=True,
+    "--turn", "turns", type=click.IntRange(1), multiple=True,
     help="Turn, instead of a request; may be repeated.",
-)
+)  # fmt: skip
 @_COUNT
 @click.option(
     "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
 )
 @click.option(
-    "--variant",
-    "variants",
-    type=click.IntRange(0),
-    multiple=True,
+    "--variant", "variants", type=click.IntRange(0), multiple=True,
     help="Variant of the request; 0 is the recorded one; may be repeated.",
-)
+)  # fmt: skip
 @click.option(
     "--sweep",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -130,11 +121,9 @@ def resample(
 )
 @click.option("--dump", is_flag=True, help="Print the request as JSON for editing.")
 @click.option(
-    "--input",
-    "source",
-    type=click.File("r", encoding="utf-8"),
+    "--input", "source", type=click.File("r", encoding="utf-8"),
     help="Edited request; - reads stdin.",
-)
+)  # fmt: skip
 @click.option(
     "--set", "sets", multiple=True, metavar="PATH=VALUE", help="Set JSON or text at a path."
 )
@@ -165,14 +154,10 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
         print_json(dump_request(store, *target))
         return 0
     if arguments["source"] is None and not arguments["sets"] and not arguments["drop_thinking"]:
-        raise click.UsageError(
-            "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
-        )
-    body = (
-        requests.parse_edited_request(arguments["source"].read())
-        if arguments["source"]
-        else dump_request(store, *target)
-    )
+        text = "use --dump, or an edit: --input FILE, --set PATH=VALUE, --drop-thinking"
+        raise click.UsageError(text)
+    source = arguments["source"]
+    body = requests.parse_edited_request(source.read()) if source else dump_request(store, *target)
     body = requests.without_thinking(body) if arguments["drop_thinking"] else body
     body = requests.replace_values(body, dict(map(_parse_assignment, arguments["sets"])))
     sweep = Sweep(

@@ -61,7 +61,6 @@ class RunProgress:
     """Print events of a run; on a terminal also each response, on a line that is overwritten."""
 
     def __init__(self) -> None:
-        """Start the clock."""
         self._began = time.monotonic()
         self._answers: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -87,7 +86,6 @@ class SamplingProgress:
     """Show the progress of a batch on a line that is overwritten; silent without a terminal."""
 
     def __init__(self) -> None:
-        """Start the clock."""
         self._began = time.monotonic()
         self._live = sys.stderr.isatty()
 
@@ -96,11 +94,8 @@ class SamplingProgress:
         if self._live:
             seconds = time.monotonic() - self._began
             end = "\n" if done == whole else ""
-            click.echo(
-                f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}",
-                err=True,
-                nl=False,
-            )
+            line = f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}"
+            click.echo(line, err=True, nl=False)
 
 
 @click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")

@@ -52,12 +52,9 @@ def status(written: str, *, as_json: bool) -> None:
 @SESSION
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
-    "--idle",
-    "idle_s",
-    type=float,
-    default=0.0,
+    "--idle", "idle_s", type=float, default=0.0,
     help="Stop after this many seconds without change; 0 never stops.",
-)
+)  # fmt: skip
 @json_option("Print each change as a line of JSON.")
 def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     """Show a running session until it ends.

@@ -10,13 +10,7 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import SESSION
-from flightlog.cli.output import (
-    format_examples,
-    json_option,
-    print_json,
-    print_outcome,
-    spell_hint,
-)
+from flightlog.cli.output import format_examples, json_option, print_json, print_outcome, spell_hint
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -198,12 +192,9 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
 @click.option(
-    "--seed",
-    type=int,
-    default=1,
-    show_default=True,
+    "--seed", type=int, default=1, show_default=True,
     help="First seed; a seed always gives the same session.",
-)
+)  # fmt: skip
 @click.option(
     "--count", type=click.IntRange(1), default=1, show_default=True, help="Number of seeds."
 )
@@ -313,9 +304,8 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
     from flightlog.loop.runner.driver import ControlRequest
 
     if not service.send_request(open_runtime(), session, ControlRequest(request, reason=reason)):
-        raise Conflict(
-            f"{session} is not running", hint=f"flightlog loop status --session {session}"
-        )
+        hint = f"flightlog loop status --session {session}"
+        raise Conflict(f"{session} is not running", hint=hint)
     print_outcome(
         {"session": session, "request": request}, f"asked {session} to {request}", as_json=as_json
     )

@@ -51,23 +51,17 @@ retro.add_command(feedback)
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
 @click.argument("export", required=False)
 @click.option(
-    "--resume",
-    is_flag=False,
-    flag_value=_LATEST,
-    default="",
-    metavar="[ID]",
+    "--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]",
     help="Resume a retro session.",
-)
+)  # fmt: skip
 @click.option(
     "--sessions/--no-sessions", default=True, help="Also analyze recorded agent sessions."
 )
 @click.option("--draw/--no-draw", default=True, help="Write charts to outputs/.")
 @click.option(
-    "--analyst",
-    default="",
-    metavar="WHO",
+    "--analyst", default="", metavar="WHO",
     help="Agent that judges the findings: claude-code, scripted or 'COMMAND {prompt}'.",
-)
+)  # fmt: skip
 @click.option("--say", default="", help="Prompt for the analyst, sent after the findings.")
 @json_option("Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
@@ -153,9 +147,8 @@ def apply(recommendation: str, *, yes: bool, as_json: bool) -> None:
     ask = f"not written; to write it: flightlog retro apply {one.id} --yes"
     print_outcome(fields, undo if is_agreed else ask, as_json=as_json)
     if not is_agreed and not sys.stdin.isatty():
-        raise Invalid(
-            "writing needs a terminal or --yes", hint=f"flightlog retro apply {one.id} --yes"
-        )
+        hint = f"flightlog retro apply {one.id} --yes"
+        raise Invalid("writing needs a terminal or --yes", hint=hint)
 
 
 @retro.command(epilog="Example: flightlog retro undo instruction-1f2e3d4c5b")
@@ -216,12 +209,9 @@ def show(what: str, *, as_json: bool) -> None:
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(["html", "md"]),
-    default="html",
+    "--format", "form", type=click.Choice(["html", "md"]), default="html",
     help="Charts or Markdown.",
-)
+)  # fmt: skip
 @json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Write the last analysis to outputs/. The HTML file works offline."""
@@ -255,9 +245,8 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     chosen = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(chosen) <= set(CHARTS):
-        raise Invalid(
-            f'no such chart: "{one_line(values, 40)}"', hint=f"one of: {', '.join(CHARTS)}"
-        )
+        hint = f"one of: {', '.join(CHARTS)}"
+        raise Invalid(f'no such chart: "{one_line(values, 40)}"', hint=hint)
     event = msgspec.convert({"type": "Preferred", "name": name, "values": chosen}, PreferenceSet)
     open_store().journal.append(event, durable=True)
     line = "it applies from the next analysis: flightlog retro analyze"
@@ -351,11 +340,7 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
             kind = one.kind
             click.secho(f"\n{kind.replace('-', ' ').capitalize()}", bold=True)
         click.echo(make_inert(f"{number:>2}. {one.title}"))
-        facts = (
-            one.detail,
-            describe_trend(one),
-            f"evidence: {' '.join(one.evidence[:3])}",
-        )
+        facts = (one.detail, describe_trend(one), f"evidence: {' '.join(one.evidence[:3])}")
         for fact in filter(None, (*facts, describe_action(one))):
             click.echo(make_inert(f"    {fact}"))
     for applied in analysis.applied:

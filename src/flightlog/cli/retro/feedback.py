@@ -52,12 +52,9 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
 @click.argument("description")
 @click.option("--category", default="other", show_default=True, help="Category of what was missed.")
 @click.option(
-    "--priority",
-    default="medium",
-    show_default=True,
-    type=click.Choice(["low", "medium", "high"]),
-    help="Importance of the gap.",
-)
+    "--priority", default="medium", show_default=True,
+    type=click.Choice(["low", "medium", "high"]), help="Importance of the gap.",
+)  # fmt: skip
 @_KEPT
 def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
     """Report something the analysis missed."""

@@ -298,13 +298,11 @@ def _confirm_publishing(board: "Board", *, yes: bool) -> bool:
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(
-            f"{pluralize(waiting, 'cluster')} not approved: flightlog issue process --yes", err=True
-        )
+        line = f"{pluralize(waiting, 'cluster')} not approved: flightlog issue process --yes"
+        click.echo(line, err=True)
         return False
-    return click.confirm(
-        f"Approve and publish {pluralize(waiting, 'cluster')}?", default=True, err=True
-    )
+    question = f"Approve and publish {pluralize(waiting, 'cluster')}?"
+    return click.confirm(question, default=True, err=True)
 
 
 def _print_issues(issues: "Sequence[Issue]") -> None:

@@ -48,12 +48,9 @@ def session() -> None:
 @range_options
 @AGENT
 @click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True,
     help="Sessions to show; 0 shows all.",
-)
+)  # fmt: skip
 @click.option("--all", "every", is_flag=True, help="Show sessions without prompt and response too.")
 @json_option("Print every field as JSON.")
 def list_(*, project: str, limit: int, every: bool, **flags: Any) -> None:
@@ -142,12 +139,9 @@ def usage(*, by: str, project: str, timezone: str, **flags: Any) -> None:
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True,
     help="Hits to show; 0 shows all.",
-)
+)  # fmt: skip
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Search all sessions.
@@ -282,10 +276,8 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
-            raise Conflict(
-                f"not a directory: {output}",
-                hint="a trajectory has several files: name a new directory",
-            )
+            hint = "a trajectory has several files: name a new directory"
+            raise Conflict(f"not a directory: {output}", hint=hint)
         write_bundle(output, bundle)
         outcome = {
             "session": session.id,
@@ -298,10 +290,8 @@ def write_trajectory(  # noqa: PLR0913 - the parts and options of one export
         print_redaction(removed, session.id)
         return
     if files > 1:
-        raise Invalid(
-            f"the trajectory has {files} files, with its subagents and pictures",
-            hint=f"flightlog session export {session.id} --atif --output DIR",
-        )
+        text = f"the trajectory has {files} files, with its subagents and pictures"
+        raise Invalid(text, hint=f"flightlog session export {session.id} --atif --output DIR")
     click.echo(next(bundle.iter_files())[1], nl=False)
     print_redaction(removed, session.id)
 

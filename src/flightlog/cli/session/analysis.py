@@ -51,11 +51,9 @@ CHANGE_CHARS = 70  # of a column; --json has the whole text
 @click.argument("session", required=False, default="")
 @range_options
 @click.option(
-    "--by",
-    type=click.Choice(["cause", "project", "day", "model"]),
-    default=None,
+    "--by", type=click.Choice(["cause", "project", "day", "model"]), default=None,
     help="Group the misses of all sessions by this; by cause if left out.",
-)
+)  # fmt: skip
 @json_option("Print every request of SESSION, or the rows, as JSON.")
 @read_only
 def cache(session: str, *, since: str, until: str, by: str | None, as_json: bool) -> None:
@@ -180,9 +178,8 @@ def _print_archive(
     heads = [by, "misses", "sessions", "tokens written again", "extra cost"]
     print_table(heads, cells, right=(1, 2, 3, 4))
     known = sum(analysis.has_request_log for analysis in analyses)
-    click.echo(
-        f"causes are known from requests in {known:,} of {len(analyses):,} sessions", err=True
-    )
+    line = f"causes are known from requests in {known:,} of {len(analyses):,} sessions"
+    click.echo(line, err=True)
 
 
 def _analyze_sessions(archive: "Archive", start_ms: int) -> "list[SessionAnalysis]":

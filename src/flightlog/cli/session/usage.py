@@ -20,7 +20,7 @@ from flightlog.model.usage import (
     format_tokens,
     format_units,
 )
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.report import BlockProjection, UsageReport, project_block
 from flightlog.usage.report_json import report_json
 from flightlog.views.json_output import as_json as as_json_text
@@ -48,11 +48,8 @@ def print_usage_report(
     needs_titles = report.by is Breakdown.SESSION and not as_json
     if needs_titles:
         pipeline.save()  # so that the list of titles scans nothing again
-    block = (
-        project_block(report.rows, open_runtime().clock.now_ms())
-        if report.by is Breakdown.BLOCK
-        else None
-    )
+    is_block = report.by is Breakdown.BLOCK
+    block = project_block(report.rows, open_runtime().clock.now_ms()) if is_block else None
     if as_json:
         document = report_json(report, str(zone))
         document |= {"active_block": asdict(block)} if block else {}
@@ -101,14 +98,11 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     _print_client_units(report)
     _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
-        click.echo(
-            f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor",
-            err=True,
-        )
+        line = f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor"
+        click.echo(line, err=True)
     if report.total.unpriced_models:
-        click.echo(
-            f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}", err=True
-        )
+        line = f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}"
+        click.echo(line, err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 

@@ -249,11 +249,8 @@ def _write_rows(
         redacted = [row for row in redacted if not _is_deferred(row.value, progress)]
     new = [row for row in redacted if _is_fresh(row.value, progress.row_digests, dataset)]
     rows, fresh = values_of(redacted), values_of(new)
-    path = (
-        write_shard(dirs, short_session_id(recording.session), fresh, progress.shards, redactor)
-        if fresh
-        else None
-    )
+    name = short_session_id(recording.session)
+    path = write_shard(dirs, name, fresh, progress.shards, redactor) if fresh else None
     if fresh and options.local_cache:
         write_output_files(dirs.root, cache_pages(fresh), durable=False)
     after = replace(

@@ -28,7 +28,6 @@ from flightlog.live.state import (
     convert_leniently,
     create_default_auth_profile,
     create_default_runtime_state,
-    format_time,
     to_wire,
     with_freshness,
 )
@@ -44,6 +43,7 @@ from flightlog.live.state_file.yaml_edit import (
     show_empty_list,
 )
 from flightlog.model.errors import Conflict, FlightlogError
+from flightlog.model.text import format_utc_ms
 from flightlog.model.usage import DAY_MS
 from flightlog.store import files, shared_files
 from flightlog.store.locks import exclusive_lock
@@ -319,7 +319,7 @@ def _item_id(item: AuthProfile | RuntimeSession) -> str:
 
 def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int) -> None:
     """Update the time in the header, the metadata and the lookup."""
-    line = f"# Last updated: {format_time(now_ms)}"
+    line = f"# Last updated: {format_utc_ms(now_ms)}"
     for chunk in chunks[:2]:
         if chunk.node is None:
             chunk.text = _UPDATED.sub(line, chunk.text, count=1)

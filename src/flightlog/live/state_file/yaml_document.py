@@ -213,9 +213,8 @@ def _list_chunks(
     if node.value is not None and not isinstance(node.value, list):
         raise YamlError(f"`{name}` is not a list", line, 1)
     if node.is_flow and items:
-        raise YamlError(
-            f"write each item of `{name}` on its own lines, beginning with `- `", line, 1
-        )
+        message = f"write each item of `{name}` on its own lines, beginning with `- `"
+        raise YamlError(message, line, 1)
     heads = [_with_comments(text, _line_start(text, item.start), node.indent) for item in items]
     root_node = None if heads else _shift_node(node, -start)
     yield YamlChunk(f"r:{name}", text[start : heads[0] if heads else end], root_node)

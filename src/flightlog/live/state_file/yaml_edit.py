@@ -188,12 +188,8 @@ def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> Yaml
 
 
 def _is_plain(value: str) -> bool:
-    if (
-        not _PLAIN.fullmatch(value)
-        or value != value.strip()
-        or ": " in value
-        or value.endswith(":")
-    ):
+    is_plain = _PLAIN.fullmatch(value) and value == value.strip()
+    if not is_plain or ": " in value or value.endswith(":"):
         return False
     return isinstance(resolve_scalar(value), str) and value.lower() not in {
         "yes",

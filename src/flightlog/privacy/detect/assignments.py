@@ -25,15 +25,8 @@ from flightlog.privacy.detect.line_wraps import (
 )
 
 PASSWORDS = (
-    "passphrase",
-    "password",
-    "passwd",
-    "passw",
-    "pass",
-    "pwd",
-    "psk",
-    "securestring",
-    "mnemonic",
+    *("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk"),
+    *("securestring", "mnemonic"),
 )
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
@@ -298,11 +291,9 @@ def _weigh_value(word: bytes, name: bytes, value: AssignedValue) -> int:
         return 0
     if _is_password_word(word):
         assigned = value.operator != b"|" and (word != b"pass" or value.operator in _ASSIGNS)
-        return (
-            _weigh_password(text, value)
-            if assigned and text.lower().rstrip(b":*?") not in name
-            else 0
-        )
+        if assigned and text.lower().rstrip(b":*?") not in name:
+            return _weigh_password(text, value)
+        return 0
     if b"secret" in name and b" " not in text and len(text) >= _LONG_KEY and _NOISE.search(text):
         literal = value.quoted or (value.operator in (b"=", b":") and not randomness.is_code(text))
         return MEDIUM if literal and randomness.shannon_entropy(text) >= _WEAK_ENTROPY else 0
@@ -338,11 +329,8 @@ def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
         )
     floor = randomness.RANDOM_ENTROPY if len(text) >= _LONG_KEY else _SHORT_ENTROPY
     is_hex = _HEX.fullmatch(text) is not None
-    return (
-        randomness.shannon_entropy(text) >= _HEX_ENTROPY
-        if is_hex
-        else randomness.is_random(text, floor=floor)
-    )
+    entropy = randomness.shannon_entropy(text) if is_hex else 0.0
+    return entropy >= _HEX_ENTROPY if is_hex else randomness.is_random(text, floor=floor)
 
 
 def _weigh_password(text: bytes, value: AssignedValue) -> int:

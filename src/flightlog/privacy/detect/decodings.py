@@ -58,14 +58,8 @@ _PRINTABLE_CHARS = 60  # binary data has an unprintable character among so many
 # The fields of streamed text in the formats of Anthropic and OpenAI.
 _DELTAS = frozenset(
     (
-        "text",
-        "partial_json",
-        "thinking",
-        "content",
-        "arguments",
-        "delta",
-        "reasoning_content",
-        "input_json",
+        *("text", "partial_json", "thinking", "content", "arguments", "delta"),
+        *("reasoning_content", "input_json"),
     )
 )
 _EVENT_DEPTH_MAX = 5  # objects around a delta: no format nests it deeper

@@ -196,11 +196,8 @@ def _search_window(window: bytes, state: SearchState) -> Iterator[Detection]:
             for hit in state.known_secrets.find_values(text):
                 yield _make_detection(hit, view.source_spans(hit.start, hit.end))
         matches = triggers.scan_triggers(text, state.meter, view.form)
-        more = (
-            structured.find_structured_secrets(text, state.meter, view.form)
-            if matches.regions
-            else ()
-        )
+        find = structured.find_structured_secrets
+        more = find(text, state.meter, view.form) if matches.regions else ()
         for hit in itertools.chain(matches.hits, more):
             yield _make_detection(hit, view.source_spans(hit.start, hit.end))
 

@@ -49,9 +49,8 @@ _LONE = rules.quick_pattern(
 _NETRC = frozenset(
     b"default machine login account macdef".split()
 )  # they begin an entry of a .netrc
-WRAPPED_MAX = (
-    300  # bytes joined for one value: more than the keys that are not found by their frame
-)
+# Bytes joined for one value: more than the keys that are not found by their frame.
+WRAPPED_MAX = 300
 _MARKED = rules.quick_pattern(rb"[0-9#!@%^*]")  # what passwords have and words do not
 _DENSE_HEX = rules.quick_pattern(rb"[0-9a-fA-F]{16,}")  # half of an MD5: shorter runs are ids
 _LONE_MAX = 80  # a line of a terminal
@@ -239,11 +238,9 @@ def extend_to_last_word(view: bytes, secret: Candidate) -> Candidate:
     """Return the password with the next line, if that is a single word and the last of the text."""
     end, value = extend_with_lone_line(view, secret.end, secret.value)
     last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
-    return (
-        secret._replace(end=end, value=value)
-        if last and b"\n" not in view[secret.start : secret.end]
-        else secret
-    )
+    if last and b"\n" not in view[secret.start : secret.end]:
+        return secret._replace(end=end, value=value)
+    return secret
 
 
 def extend_to_host(view: bytes, match: Any) -> bytes:
@@ -279,19 +276,15 @@ def value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> Assi
     line = view.find(b"\n", start, start + VALUE_MAX)
     if close < 0 and line < 0:
         bare = BARE.match(view, start, start + VALUE_MAX)
-        return (
-            AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks)
-            if bare
-            else None
-        )
+        if bare:
+            return AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks)
+        return None
     if line >= 0 and (close < 0 or line < close):
         lines, back = unwrap_lines(view, start, WRAPPED_MAX)
         text = lines.partition(quote)[0].rstrip(b"\\") if quote in lines else b""
-        return (
-            AssignedValue(start, back(len(text)), text, quoted=True, operator=marks)
-            if text.strip()
-            else None
-        )
+        if text.strip():
+            return AssignedValue(start, back(len(text)), text, quoted=True, operator=marks)
+        return None
     text = view[start:close].rstrip(b"\\")
     return AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
 
@@ -325,11 +318,9 @@ def _begins_with_backtick(view: bytes, tick: int, outer: bytes) -> bool:
 def judge_ansible_vault(view: bytes, start: int) -> Candidate | None:
     """Return a file encrypted by Ansible: its key may be as weak as a password."""
     body = _VAULT.match(view, start, start + _PEM_MAX)
-    return (
-        Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM)
-        if body
-        else None
-    )
+    if body:
+        return Candidate(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM)
+    return None
 
 
 def judge_pem_block(view: bytes, start: int, end: int) -> Candidate | None:

@@ -101,11 +101,9 @@ def _judge_ip_address(text: bytes, start: int, view: bytes) -> Candidate | None:
 def _judge_phone_number(text: bytes, start: int, view: bytes) -> Candidate | None:
     digits = sum(48 <= byte <= 57 for byte in text)
     alone = not start or view[start - 1] in b" \n\t\"':=,>(["
-    return (
-        _make_person_candidate(text, start, "phone", MEDIUM)
-        if alone and 9 <= digits <= 15
-        else None
-    )
+    if alone and 9 <= digits <= 15:
+        return _make_person_candidate(text, start, "phone", MEDIUM)
+    return None
 
 
 def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | None:
@@ -115,11 +113,9 @@ def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | N
     if b":" in text and not text[:4].isalpha():
         return _make_person_candidate(text, start, "ip", MEDIUM) if _is_public(text) else None
     if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
-        return (
-            _make_person_candidate(text, start, "host", MEDIUM)
-            if _is_host(text, start, view)
-            else None
-        )
+        if _is_host(text, start, view):
+            return _make_person_candidate(text, start, "host", MEDIUM)
+        return None
     if text.startswith(b"user_"):
         return _make_person_candidate(text, start, "device-id")
     return _judge_account_id(text, start)
@@ -143,11 +139,9 @@ def _judge_number(text: bytes, digits: bytes, start: int, view: bytes) -> Candid
         named = b"call" in before or b"phone" in before or b"tel" in before
         return _make_person_candidate(text, start, "phone", MEDIUM) if named else None
     if len(text) == 11 and text.count(b"-") == 2:
-        return (
-            _make_person_candidate(text, start, "ssn", MEDIUM)
-            if b"ssn" in before or b"social" in before
-            else None
-        )
+        if b"ssn" in before or b"social" in before:
+            return _make_person_candidate(text, start, "ssn", MEDIUM)
+        return None
     is_card = len(digits) < len(text) or _CARD_WORDS.search(
         view, max(0, start - _CARD_REACH), start
     )

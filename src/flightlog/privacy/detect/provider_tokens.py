@@ -140,11 +140,8 @@ def _head_pattern(form: _TokenForm) -> tuple[str, str, str]:
     """
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
-    bound = (
-        r"\b"
-        if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.")
-        else ""
-    )
+    is_word = form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.")
+    bound = r"\b" if is_word else ""
     if _is_distinctive_head(form):
         return bound, re.escape(head), _prefix_pattern(after, _WANTED_ELSE, 0)
     cut = 0 if head[-1] in "_-." else _WANTED_CUT.get(len(head), _WANTED_CUT[3])

@@ -11,31 +11,13 @@ import string
 from flightlog.privacy.detect import rules
 
 # The letters that usually follow a letter in English.
-_FOLLOWS = {
-    "a": "bcdgilmnprsty",
-    "b": "aeiloru",
-    "c": "aehiklortu",
-    "d": "adeiloru",
-    "e": "abcdefgiklmnprstvwx",
-    "f": "efiort",
-    "g": "aehilnoru",
-    "h": "aeio",
-    "i": "abcdefglmnoprstvz",
-    "k": "eins",
-    "l": "adeilostuy",
-    "m": "abeiopy",
-    "n": "acdegiknostuvy",
-    "o": "abcdfgiklmnoprstuvw",
-    "p": "aeilopru",
-    "q": "u",
-    "r": "acdeikmnorstuvy",
-    "s": "acehiklmopstuwy",
-    "t": "acehiloprstuwy",
-    "u": "bcegilmnprst",
-    "v": "aeio",
-    "w": "aehio",
-    "y": "es",
-}
+_PAIRS = (
+    "a:bcdgilmnprsty b:aeiloru c:aehiklortu d:adeiloru e:abcdefgiklmnprstvwx f:efiort "
+    "g:aehilnoru h:aeio i:abcdefglmnoprstvz k:eins l:adeilostuy m:abeiopy "
+    "n:acdegiknostuvy o:abcdfgiklmnoprstuvw p:aeilopru q:u r:acdeikmnorstuvy "
+    "s:acehiklmopstuwy t:acehiloprstuwy u:bcegilmnprst v:aeio w:aehio y:es"
+)
+_FOLLOWS = dict(pair.split(":") for pair in _PAIRS.split())
 # A capital after a small letter is unusual: camelCase has few of them, random values one at every
 # other letter.
 _USUAL = {

@@ -40,21 +40,17 @@ _ARGUMENT = rf"{_QUOTE}[^\"'\n\x00]{{0,100}}{_QUOTE}\s*,\s*"  # of a call, befor
 # A secret that is recognized by the text after it, so that a line end may cut it.
 _CUT = rf"(?P<v>[^\s\x00\"'/*$%<{{-][^\s\x00\"'@]{{1,80}}(?:{LINE_END}[^\s\x00\"'@/]{{2,40}})?)"
 _LAST = rf"{_QUOTE}(?P<v>[^\"'\x00]{{4,80}}?){_QUOTE}"  # the secret as an argument
-_SAID_WORD = (
-    r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"  # `password for x is y`
-)
-_WORDS_ALONE = (
-    r"(?P<v>[a-z]+(?: [a-z]+){2,11}) {0,2}(?:[\"'\\\n;]|\z)"  # three to twelve small words
-)
+# `password for x is y`
+_SAID_WORD = r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"
+# Three to twelve small words.
+_WORDS_ALONE = r"(?P<v>[a-z]+(?: [a-z]+){2,11}) {0,2}(?:[\"'\\\n;]|\z)"
 _LINE = r"[^\n\x00|;&]{0,120}?"  # other options of the same command
-_BASIC_AUTH = (
-    r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordCredentials"  # libraries
-)
+# Calls of libraries.
+_BASIC_AUTH = r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordCredentials"
 _SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"  # constants of WordPress
 _BASE64 = "[A-Za-z0-9+/]"  # one character
-_PADDED = (
-    rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"  # the rest of a hash, perhaps on the next line
-)
+# The rest of a hash, perhaps on the next line.
+_PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
 # A share of an unseal key of Vault has 44 or 88 characters.
 _SHARE = rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{LINE_END}){_BASE64}{{12,60}})={{0,2}}"
 # What wallets call the 12 to 24 words of BIP 39.
@@ -334,12 +330,8 @@ def _judge_url(text: bytes, start: int) -> Candidate | None:
     middle = text.find(b":", 3)
     if middle < 0:
         token = text[3:].split(b"@")[0]
-        random = randomness.is_random(token)
-        return (
-            Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM)
-            if random
-            else None
-        )
+        hit = Candidate(start + 3, start + 3 + len(token), "url-token", token, MEDIUM)
+        return hit if randomness.is_random(token) else None
     password = text[middle + 1 : -1]
     if not 3 <= len(password) <= 200 or randomness.is_masked(password):
         return None
@@ -363,11 +355,8 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
         fine = randomness.is_password_like(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
-        encoded = (
-            _BASE64_PADDING.search(value)
-            if word.lower() == b"basic"
-            else randomness.is_dense(value)
-        )
+        is_basic = word.lower() == b"basic"
+        encoded = _BASE64_PADDING.search(value) if is_basic else randomness.is_dense(value)
         random = randomness.is_random(value, floor=_HEADER_ENTROPY)
         fine = random or (encoded and not randomness.is_reference(value))
     elif word.endswith(b'"') or b"(" in word:
@@ -377,11 +366,9 @@ def _judge_header_or_flag(text: bytes, start: int) -> Candidate | None:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
         fine = randomness.is_password_like(value)
     at = start + text.rfind(value)
-    return (
-        Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
-        if fine
-        else None
-    )
+    if fine:
+        return Candidate(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM)
+    return None
 
 
 def _user_password(text: bytes) -> bytes:

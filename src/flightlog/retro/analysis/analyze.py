@@ -20,7 +20,7 @@ from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.model.errors import UNREADABLE, Damage, Incident
 from flightlog.model.output_files import Redacted
 from flightlog.model.session import Session
-from flightlog.model.text import pluralize
+from flightlog.model.text import format_utc_ms, pluralize
 from flightlog.retro import actions, events, state
 from flightlog.retro.analysis import digests, session_digests
 from flightlog.retro.analysis.digests import ConversationDigest
@@ -37,13 +37,7 @@ from flightlog.retro.state import (
     Pattern,
     RetroAnalysis,
 )
-from flightlog.retro.store import (
-    DIGESTS,
-    ROOT,
-    RetroStore,
-    format_utc_timestamp,
-    read_preferences,
-)
+from flightlog.retro.store import DIGESTS, ROOT, RetroStore, read_preferences
 from flightlog.sources.chat_exports import reader
 from flightlog.sources.chat_exports.conversation import Conversation, iter_addressed_messages
 from flightlog.sources.workers import map_forked
@@ -222,10 +216,10 @@ def _damage_incident(read: _ReadSession, now_ms: int) -> Incident:
     )
 
 
-def list_waste(archive: Archive, progress: Progress | None = None) -> list[SessionWaste]:
+def list_waste(archive: Archive) -> list[SessionWaste]:
     """Return what cache misses and blocks of context cost in the sessions of the archive."""
     waste = []
-    for session in analyze_archive(archive, progress=progress):
+    for session in analyze_archive(archive):
         waste += [
             SessionWaste(session.session, miss.address, "cache", cause, miss.extra_cost_usd)
             for miss in session.cache
@@ -299,7 +293,7 @@ def analyze(
 def _describe_input(
     store: RetroStore, digests: Sequence[ConversationDigest], history: Sequence[events.Event]
 ) -> AnalysisMeta:
-    now = format_utc_timestamp(store.now_ms())
+    now = format_utc_ms(store.now_ms())
     exports = [event for event in history if isinstance(event, events.ExportRead)]
     return AnalysisMeta(
         now,
@@ -329,7 +323,7 @@ def _measure_applied(
         for is_since in (False, True)
     )
     before, since = (state.estimate_share(sum(side), len(side)) for side in sides)
-    at = format_utc_timestamp(applied.at_ms)
+    at = format_utc_ms(applied.at_ms)
     return AppliedRecommendation(
         applied.recommendation, applied.title, applied.file, at, before, since
     )

@@ -110,9 +110,8 @@ def check_move(issue: Issue, to: Status) -> None:
     """Raise `Conflict` unless the issue may get status `to`."""
     if to not in MOVES[issue.status]:
         allowed = ", ".join(sorted(MOVES[issue.status]))
-        raise Conflict(
-            f"a {issue.status} issue cannot become {to}: {issue.id}", hint=f"allowed: {allowed}"
-        )
+        hint = f"allowed: {allowed}"
+        raise Conflict(f"a {issue.status} issue cannot become {to}: {issue.id}", hint=hint)
 
 
 def fold_board(history: Iterable[events.Event]) -> Board:

@@ -97,10 +97,8 @@ def make_draft(
 ) -> DraftFile:
     """Return a draft with an id derived from its text and time."""
     if not title.strip():
-        raise Invalid(
-            "an issue needs a title",
-            hint='flightlog issue report-bug --title "…" --description "…"',
-        )
+        hint = 'flightlog issue report-bug --title "…" --description "…"'
+        raise Invalid("an issue needs a title", hint=hint)
     digest = hashlib.sha256(f"{title}\0{description}\0{now_ms}".encode()).hexdigest()
     fields = {
         "id": digest[:12],
@@ -152,15 +150,13 @@ def read_draft(name: str, data: bytes) -> DraftFile:
     """Decode a draft file; the id is taken from its name."""
     match = DRAFT_NAME.fullmatch(name)
     if match is None:
-        raise Invalid(
-            f"not a draft's file name: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json"
-        )
+        hint = "draft_<YYYYMMDD>_<HHMMSS>_<id>.json"
+        raise Invalid(f"not a draft's file name: {name[:60]!r}", hint=hint)
     try:
         return replace(msgspec.json.decode(data, type=DraftFile), id=match[1])
     except UNREADABLE as error:
-        raise Invalid(
-            f"cannot read draft {name}: {error}", hint="correct the file or move it away"
-        ) from None
+        hint = "correct the file or move it away"
+        raise Invalid(f"cannot read draft {name}: {error}", hint=hint) from None
 
 
 def draft_event(draft: DraftFile, incidents: Iterable[Incident] = ()) -> IssueDrafted:
@@ -255,11 +251,8 @@ def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
             alike = float(new.title == issue.title)
         else:
             alike = word_overlap(words, _issue_words(issue.title, issue.description))
-        failing = (
-            bool(new.signature)
-            and new.signature == issue.signature
-            and _ERROR.search(new.description) is not None
-        )
+        is_same = bool(new.signature) and new.signature == issue.signature
+        failing = is_same and _ERROR.search(new.description) is not None
         score = 1.0 if failing else alike
         if score >= SAME and (best is None or (score, issue.id) > best[:2]):
             best = (score, issue.id, issue)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from flightlog.model.errors import Conflict, Incident, Invalid
 from flightlog.model.output_files import Clean, OutputFile
+from flightlog.model.text import format_utc_ms
 from flightlog.model.usage import DAY_MS
 from flightlog.retro import events
 from flightlog.retro.analysis.similarity import content_words
@@ -23,7 +24,7 @@ from flightlog.retro.events import ClusterMade, IssuesClustered, IssuesPrioritiz
 from flightlog.retro.issues import triage
 from flightlog.retro.issues.board import FAST_TRACK, OPEN, Board, Issue, IssueCluster, check_move
 from flightlog.retro.layout import board_page, changelog_page, issue_name, issue_page
-from flightlog.retro.store import RetroStore, format_utc_timestamp
+from flightlog.retro.store import RetroStore
 from flightlog.store import files, output_files
 
 FILES_SHARED = 0.5  # share of common files from which two issues belong together
@@ -191,9 +192,8 @@ def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
         if cluster.id.startswith(prefix) and (prefix or not has_finding(board, cluster))
     ]
     if prefix and len(chosen) != 1:
-        raise Invalid(
-            f"{len(chosen)} clusters start with {prefix[:40]!r}", hint="flightlog issue clusters"
-        )
+        hint = "flightlog issue clusters"
+        raise Invalid(f"{len(chosen)} clusters start with {prefix[:40]!r}", hint=hint)
     for cluster in chosen:
         if cluster.status == "pending":
             store.journal.append(events.ClusterApproved(cluster.id, store.now_ms()))
@@ -230,9 +230,8 @@ def validate_issue(store: RetroStore, issue: Issue) -> OutputFile:
     Raise `Conflict` if it is not open, `Invalid` if its text still looks private.
     """
     if issue.status not in OPEN:
-        raise Conflict(
-            f"cannot publish a {issue.status} issue: {issue.id}", hint="flightlog issue process"
-        )
+        hint = "flightlog issue process"
+        raise Conflict(f"cannot publish a {issue.status} issue: {issue.id}", hint=hint)
     page = issue_page(issue, store.redactor)
     assert isinstance(page.body, Clean)
     rules = {finding.rule for finding in store.redactor.find_in_text(page.body.text)}
@@ -279,7 +278,7 @@ def resolve_issue(store: RetroStore, prefix: str, notes: str, by: str = "") -> I
         raise Invalid("resolution notes are missing", hint='flightlog issue resolve ID --notes "…"')
     now = store.now_ms()
     notes, by = _public_text(store, notes), _public_text(store, by)
-    date = format_utc_timestamp(now)[:10]
+    date = format_utc_ms(now)[:10]
     store.journal.append(events.IssueResolved(issue.id, notes, date, now, by), durable=True)
     files.remove_files([files.resolve_inside(store.root, issue_name(issue))])
     return _write_pages(store).issues[issue.id]

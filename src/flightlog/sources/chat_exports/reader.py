@@ -27,9 +27,8 @@ from flightlog.sources.chat_exports.conversation import Conversation
 
 CHUNK_BYTES = 4 << 20
 PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; memory holds two copies of it
-PIECE_DEPTH_MAX = (
-    100_000  # no vendor nests deeper than 20; counting a million brackets takes half a second
-)
+# No vendor nests deeper than 20; counting a million brackets takes half a second.
+PIECE_DEPTH_MAX = 100_000
 # Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4
 # and older continue where the last choice of a possessive group failed: here it fails at once.
 _NONE = rb"|(?!)"
@@ -86,10 +85,8 @@ def split_export(read: Read) -> Iterator[ArrayElement]:
     if buffer.startswith(_ZIP_START):
         raise Invalid("the zip is incomplete", hint=_AGAIN_HINT)
     if first not in {b"[", b"{"}:
-        raise Invalid(
-            "no JSON array or object at the beginning",
-            hint="name the zip or the conversations.json in it",
-        )
+        hint = "name the zip or the conversations.json in it"
+        raise Invalid("no JSON array or object at the beginning", hint=hint)
     splitter = _ArraySplitter(0 if first == b"{" else 1)
     while buffer:
         yield from splitter.split(buffer)
@@ -172,10 +169,8 @@ class _ArraySplitter:
     def check_complete(self, buffer: bytes) -> None:
         """Raise `Invalid` if the stream ends inside an element or before the array does."""
         if self._depth > 0 or self._start is not None or buffer.strip():
-            raise Invalid(
-                "the export ends in the middle",
-                hint="the download was incomplete: download it again",
-            )
+            hint = "the download was incomplete: download it again"
+            raise Invalid("the export ends in the middle", hint=hint)
 
 
 class ExportFingerprint(Struct, frozen=True):
@@ -213,9 +208,8 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
             file.seek(max(0, size - _HEAD_BYTES))
             tail = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise NotFound(
-            f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT
-        ) from None
+        hint = _READ_HINT
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=hint) from None
     file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
     stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
     return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
@@ -306,9 +300,8 @@ def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[b
     with zipfile.ZipFile(path) as archive:
         names = sorted(name for name in archive.namelist() if _MEMBER.search(name))
         if not names:
-            raise Invalid(
-                "no conversations in this zip", hint="name the export as it was downloaded"
-            )
+            hint = "name the export as it was downloaded"
+            raise Invalid("no conversations in this zip", hint=hint)
         # Compared with the size of the file: the sizes in its table may be wrong or overlap.
         total = sum(archive.getinfo(name).file_size for name in names)
         if total > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
@@ -335,9 +328,8 @@ def _open_export(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise NotFound(
-            f"the export cannot be read: {error.strerror}: {path}", hint=_READ_HINT
-        ) from None
+        hint = _READ_HINT
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=hint) from None
 
 
 @contextmanager
@@ -366,7 +358,5 @@ def _recognize_vendor(data: bytes) -> str:
         return claude_ai.SOURCE
     if "mapping" in fields:
         return chatgpt.SOURCE
-    raise Invalid(
-        "neither a ChatGPT nor a Claude.ai export",
-        hint="expected a list of objects with `mapping` or `chat_messages`",
-    )
+    hint = "expected a list of objects with `mapping` or `chat_messages`"
+    raise Invalid("neither a ChatGPT nor a Claude.ai export", hint=hint)

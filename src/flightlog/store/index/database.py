@@ -53,7 +53,6 @@ class EmptyIndex:
         return []
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield no rows."""
         return iter(())
 
 

@@ -176,12 +176,8 @@ def store_values(
 
 
 def _is_unchanged(row: IndexedFile, file: SessionFile) -> bool:
-    return (
-        row.size == file.size
-        and row.changed_ns == file.changed_ns
-        and row.inode == file.inode
-        and row.device == file.device
-    )
+    state = (row.size, row.changed_ns, row.inode, row.device)
+    return state == (file.size, file.changed_ns, file.inode, file.device)
 
 
 def _has_grown(row: IndexedFile, file: SessionFile, stats: SyncStats) -> bool:

@@ -29,9 +29,8 @@ HASH_BYTES = 32 << 20  # words collected in memory before SQLite writes a segmen
 # Counting all of 10,000 sessions takes longer than a search while one types may take.
 SESSIONS_COUNTED_MAX = 1_000
 GONE_SHARE_MAX = 0.2  # deleted rows slow every search; indexing again costs minutes
-_MATCH = (
-    "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"  # RecordMatch
-)
+# The columns of a `RecordMatch`.
+_MATCH = "p.path, l.offset, l.length, p.session, p.subagent, l.uuid, l.at_ms, p.project"
 _COLUMNS = "said, output, tool, file, model"
 _SPANS = "SELECT first, last, file FROM spans WHERE file IN (SELECT value FROM json_each(?)) ORDER BY first"
 _IN_RANGE = (

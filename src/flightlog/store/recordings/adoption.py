@@ -88,14 +88,10 @@ def _adopt_open_file(
     file: int, source: Path, dest: Path, seen: SourceState | None, check: Check | None
 ) -> AdoptionResult:
     now = os.fstat(file)
-    if (
-        seen
-        and _is_unchanged(seen, source, now)
-        and _has_copy(generation_path(dest, seen.generation))
-    ):
-        return AdoptionResult(
-            generation_path(dest, seen.generation), seen.size_bytes, seen.size_bytes, seen
-        )
+    if seen and _is_unchanged(seen, source, now):
+        copy_path = generation_path(dest, seen.generation)
+        if _has_copy(copy_path):
+            return AdoptionResult(copy_path, seen.size_bytes, seen.size_bytes, seen)
     number = max(list_generations(dest), default=1)
     path = generation_path(dest, number)
     start = _find_copy_end(file, now.st_size, path, check)
@@ -118,9 +114,8 @@ def _open_source(source: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Invalid(
-            f"cannot read: {error.strerror}: {source}", hint="flightlog doctor"
-        ) from error
+        hint = "flightlog doctor"
+        raise Invalid(f"cannot read: {error.strerror}: {source}", hint=hint) from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Invalid(f"not a plain file: {source}", hint="only plain files are adopted")

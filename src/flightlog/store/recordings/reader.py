@@ -229,7 +229,6 @@ class MemoryReader:
     damaged_spans = 0
 
     def __init__(self, content: bytes) -> None:
-        """Read `content`."""
         self._content = content
 
     def fill(self, view: memoryview, offset: int) -> int:

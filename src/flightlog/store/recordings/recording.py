@@ -255,7 +255,6 @@ class Recording:
             segment.close()
 
     def __enter__(self) -> Self:
-        """Use the recording in a `with` block."""
         return self
 
     def __exit__(
@@ -264,7 +263,6 @@ class Recording:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        """Close the files at the end of the block."""
         self.close()
 
     def _read_part(self, offset: int, length: int) -> bytes:
@@ -358,11 +356,8 @@ def finish_sealing(path: Path) -> None:
     sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
     with os_errors_as_unavailable(path):
         for segment in segments:
-            if (
-                not segment.is_sealed
-                and segment.offset in sealed
-                and _is_same(sealed[segment.offset], segment.path)
-            ):
+            has_seal = segment.offset in sealed and not segment.is_sealed
+            if has_seal and _is_same(sealed[segment.offset], segment.path):
                 segment.path.unlink()
                 sync_dir(path.parent)
 

@@ -146,9 +146,8 @@ def read_trajectory(data: bytes) -> Trajectory:
     except UNREADABLE as error:
         raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE") from None
     if trajectory.schema_version not in VERSIONS:
-        raise Invalid(
-            f"unknown ATIF version: {trajectory.schema_version[:40]!r}", hint="use 1.0 to 1.8"
-        )
+        hint = "use 1.0 to 1.8"
+        raise Invalid(f"unknown ATIF version: {trajectory.schema_version[:40]!r}", hint=hint)
     return trajectory
 
 

@@ -158,19 +158,14 @@ def _compare_tools(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[Fid
         "tool results", len(answered), sum(_has_result(call, index) for call in answered)
     )
     rewritten = [call for call in calls if call.executed_input is not None]
-    yield FidelityCount(
-        "inputs a hook rewrote",
-        len(rewritten),
-        sum(call.id in index.rewritten for call in rewritten),
-    )
+    text = "inputs a hook rewrote"
+    yield FidelityCount(text, len(rewritten), sum(call.id in index.rewritten for call in rewritten))
     failed = [call for call in calls if call.is_error or call.denial_reason]
-    yield FidelityCount(
-        "results marked as errors", len(failed), sum(call.id in index.marked for call in failed)
-    )
+    text = "results marked as errors"
+    yield FidelityCount(text, len(failed), sum(call.id in index.marked for call in failed))
     structured = sum(isinstance(call.detail, dict | list) for call in calls)
-    yield FidelityCount(
-        "structured results", structured, 0, "the model saw the text; this is the client's own copy"
-    )
+    text = "the model saw the text; this is the client's own copy"
+    yield FidelityCount("structured results", structured, 0, text)
     spilled = sum(bool(call.result_file) for call in calls)
     yield FidelityCount("full outputs kept in files", spilled, 0, "the model saw the beginning")
 

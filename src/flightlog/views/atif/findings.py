@@ -5,9 +5,11 @@ should doubt it. A test compares `docs/reference/trajectory-lint.md` with `RULES
 """
 
 import enum
+import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 
@@ -31,70 +33,10 @@ class LintFinding(Struct, frozen=True):
         return RULES[self.rule][0]
 
 
-_ERROR, _WARNING = Severity.ERROR, Severity.WARNING
-
-RULES: dict[str, tuple[Severity, str]] = {
-    "not-json": (_ERROR, "The file cannot be read as JSON."),
-    "version": (_ERROR, "The version is missing or does not exist."),
-    "newer-feature": (_ERROR, "A field or form is used that the stated version does not have."),
-    "unknown-field": (
-        _ERROR,
-        "An object has a field that the format does not have; free data belongs in extra.",
-    ),
-    "missing": (_ERROR, "A required field is absent."),
-    "type": (_ERROR, "A value has the wrong type, for example a number written as text."),
-    "value": (_ERROR, "A value is not one that the format allows."),
-    "step-order": (_ERROR, "Steps are not numbered 1, 2, 3 and so on, or there are none."),
-    "agent-only": (_ERROR, "A field of agent steps is on another step."),
-    "observed-by-user": (
-        _WARNING,
-        "A user step has an observation; only agent and system steps may have one.",
-    ),
-    "time": (_ERROR, "A timestamp is not ISO 8601."),
-    "vague-time": (_WARNING, "A timestamp has no time of day or no zone."),
-    "time-backwards": (_WARNING, "A step is older than the one before it."),
-    "empty-message": (_WARNING, "A message is an empty list of parts."),
-    "empty-id": (_ERROR, "A tool call has an empty id."),
-    "repeated-call": (_ERROR, "Two tool calls have the same id."),
-    "unknown-call": (_ERROR, "A result names a call that is not in its step."),
-    "repeated-result": (_ERROR, "Two results answer the same call."),
-    "unanswered-call": (
-        _WARNING,
-        "A call has no result and the step's extra does not list it as unanswered.",
-    ),
-    "undefined-tool": (_WARNING, "A tool is called that the agent's definitions do not name."),
-    "tool-definition": (_WARNING, "A tool definition is not of the function form."),
-    "agent-first": (_WARNING, "The first step is the agent's: the prompt is missing."),
-    "deterministic": (_ERROR, "A step without a model call has metrics or reasoning."),
-    "negative": (_ERROR, "A count or cost is below zero."),
-    "not-a-number": (_ERROR, "A figure is not a finite number."),
-    "cached-above-prompt": (_ERROR, "More tokens came from the cache than the prompt has."),
-    "lengths": (
-        _ERROR,
-        "The number of token ids or log probabilities is not the number of tokens.",
-    ),
-    "step-count": (_ERROR, "total_steps is not the number of steps, and the notes do not say why."),
-    "totals": (_ERROR, "A total is not the sum over the steps."),
-    "total-cost": (
-        _WARNING,
-        "The total cost is not the sum over the steps, and no subagent explains it.",
-    ),
-    "missing-file": (
-        _ERROR,
-        "The file of a picture, sound, subagent or continuation does not exist.",
-    ),
-    "outside": (_ERROR, "The path of a file is absolute or leaves the document's directory."),
-    "dangling-id": (_ERROR, "A trajectory id names no embedded trajectory."),
-    "unlinked": (_ERROR, "A reference lacks the id or path that its version requires."),
-    "repeated-id": (_ERROR, "Two trajectories in one document have the same id."),
-    "unreferenced": (_WARNING, "An embedded trajectory is not referenced."),
-    "half-character": (_ERROR, "A text has half of a surrogate pair, which cannot be encoded."),
-    "boundary": (_WARNING, "A context boundary has an unknown kind, or is not on a system step."),
-    "doubled-text": (_WARNING, "A result has the same text twice."),
-    "block-as-text": (_WARNING, "A content block was written into a text as JSON."),
-    "picture-as-text": (_WARNING, "A text contains the bytes of a picture."),
-    "synthetic": (_WARNING, "A message made by the client is an agent step."),
-}
+# Severity and meaning of each rule.
+RULES = msgspec.json.decode(
+    pkgutil.get_data(__package__, "lint_rules.json") or b"", type=dict[str, tuple[Severity, str]]
+)
 
 
 def iter_dicts(holder: dict[str, Any], name: str) -> Iterator[tuple[int, dict[str, Any]]]:

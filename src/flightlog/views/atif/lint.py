@@ -94,9 +94,8 @@ class _SchemaWalk:
 
     def check_object(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if not isinstance(value, dict):
-            yield LintFinding(
-                "type", where or "document", f"an object is expected, not {_describe_value(value)}"
-            )
+            message = f"an object is expected, not {_describe_value(value)}"
+            yield LintFinding("type", where or "document", message)
             return
         fields = OBJECTS[kind]
         for name in value.keys() - fields.keys():
@@ -127,11 +126,8 @@ class _SchemaWalk:
         yield from self._check_value(field.kind, value, where)
 
     def _newer(self, what: str, since: int, where: str) -> LintFinding:
-        return LintFinding(
-            "newer-feature",
-            where,
-            f"{what} exists from version 1.{since} on; this is 1.{self._minor}",
-        )
+        text = f"{what} exists from version 1.{since} on; this is 1.{self._minor}"
+        return LintFinding("newer-feature", where, text)
 
     def _check_value(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if kind.startswith("["):
@@ -139,9 +135,8 @@ class _SchemaWalk:
                 for index, item in enumerate(value):
                     yield from self._check_value(kind[1:-1], item, f"{where}[{index}]")
             else:
-                yield LintFinding(
-                    "type", where, f"a list is expected, not {_describe_value(value)}"
-                )
+                text = f"a list is expected, not {_describe_value(value)}"
+                yield LintFinding("type", where, text)
         elif kind == "content":
             yield from self._check_content(value, where)
         elif kind in OBJECTS:
@@ -149,9 +144,8 @@ class _SchemaWalk:
         else:
             expected, types = _SCALARS[kind]
             if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
-                yield LintFinding(
-                    "type", where, f"{expected} is expected, not {_describe_value(value)}"
-                )
+                text = f"{expected} is expected, not {_describe_value(value)}"
+                yield LintFinding("type", where, text)
 
     def _check_content(self, value: Any, where: str) -> Iterator[LintFinding]:
         if isinstance(value, str):
@@ -168,9 +162,8 @@ class _SchemaWalk:
             )
             yield LintFinding("version", _join_path(where, "schema_version"), text)
         if self._minor < 7 and document.get("session_id") is None:
-            yield LintFinding(
-                "missing", _join_path(where, "session_id"), "required up to version 1.6"
-            )
+            message = "required up to version 1.6"
+            yield LintFinding("missing", _join_path(where, "session_id"), message)
 
     def _check_part(self, part: dict[str, Any], where: str) -> Iterator[LintFinding]:
         kind, source = part.get("type"), part.get("source")
@@ -178,13 +171,11 @@ class _SchemaWalk:
             yield self._newer("sound", 8, where)
         wanted, other = ("text", "source") if kind == "text" else ("source", "text")
         if part.get(wanted) is None:
-            yield LintFinding(
-                "missing", _join_path(where, wanted), f"a part of type {kind} needs it"
-            )
+            message = f"a part of type {kind} needs it"
+            yield LintFinding("missing", _join_path(where, wanted), message)
         if part.get(other) is not None:
-            yield LintFinding(
-                "value", _join_path(where, other), f"a part of type {kind} cannot have it"
-            )
+            message = f"a part of type {kind} cannot have it"
+            yield LintFinding("value", _join_path(where, other), message)
         media = source.get("media_type") if isinstance(source, dict) else None
         if isinstance(media, str) and kind in {"image", "audio"}:
             is_allowed = media in _IMAGES if kind == "image" else media.startswith("audio/")

@@ -151,9 +151,8 @@ def _check_embedded(
         if not isinstance(name, str):
             yield LintFinding("missing", where, "an embedded trajectory needs one")
         elif counts[name] > 1 or name == own:
-            yield LintFinding(
-                "repeated-id", where, f"{name[:60]!r} is another trajectory's as well"
-            )
+            text = f"{name[:60]!r} is another trajectory's as well"
+            yield LintFinding("repeated-id", where, text)
         elif name not in named:
             yield LintFinding("unreferenced", where, f"nothing refers to {name[:60]!r}")
 
@@ -165,9 +164,8 @@ def _check_ref(
     if minor < 7 and ref.get("session_id") is None:
         yield LintFinding("unlinked", where, "session_id is required up to version 1.6")
     if minor >= 7 and path is None and name is None:
-        yield LintFinding(
-            "unlinked", where, "trajectory_id or trajectory_path is required from version 1.7 on"
-        )
+        text = "trajectory_id or trajectory_path is required from version 1.7 on"
+        yield LintFinding("unlinked", where, text)
     yield from _check_file(path, f"{where}.trajectory_path", exists)
     if name is not None and path is None and name not in embedded:
         yield LintFinding(
@@ -185,11 +183,8 @@ def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFi
 def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     if not isinstance(path, str) or "://" in path:
         return
-    if (
-        path.startswith(("/", "~"))
-        or ".." in path.replace("\\", "/").split("/")
-        or path[1:3] == ":\\"
-    ):
+    parts = path.replace("\\", "/").split("/")
+    if path.startswith(("/", "~")) or ".." in parts or path[1:3] == ":\\":
         yield LintFinding("outside", where, "leaves the document's directory")
     if not exists(path):
         yield LintFinding("missing-file", where, "no such file")
@@ -277,9 +272,8 @@ def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
             if text.startswith(('{"type": "text"', '{"type":"text"', '[{"type":')):
                 yield LintFinding("block-as-text", where, "a content block written out as JSON")
             if _PICTURE.search(text):
-                yield LintFinding(
-                    "picture-as-text", where, "the bytes of a picture; pictures are files"
-                )
+                message = "the bytes of a picture; pictures are files"
+                yield LintFinding("picture-as-text", where, message)
 
 
 def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFinding]:
@@ -304,11 +298,8 @@ def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFindin
             yield LintFinding("vague-time", where, "no time of day or no zone")
             continue
         if before is not None and time < before and not put_back:
-            yield LintFinding(
-                "time-backwards",
-                where,
-                f"{(before - time).total_seconds():g} s before the step above",
-            )
+            text = f"{(before - time).total_seconds():g} s before the step above"
+            yield LintFinding("time-backwards", where, text)
         before = time if before is None or not put_back else max(before, time)
 
 

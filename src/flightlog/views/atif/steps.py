@@ -257,11 +257,8 @@ def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
     first = last.number
     while first > 1 and thread.turns[first - 2].is_rewound:
         first -= 1
-    text = (
-        f"turn {first} taken back"
-        if first == last.number
-        else f"turns {first} to {last.number} taken back"
-    )
+    turns = f"turn {first}" if first == last.number else f"turns {first} to {last.number}"
+    text = f"{turns} taken back"
     boundary = {"type": "pruning", "boundary": "truncate"}
     return system_step("taken back", text, after.at_ms, context_management=boundary)
 
@@ -304,11 +301,8 @@ def _response_step(step: Step, turn: Turn, thread: AtifThread) -> AtifStep:
 
 
 def _build_tool_call(call: ToolCall, thread: AtifThread) -> AtifToolCall:
-    ran = (
-        {"ran_input": call.executed_input}
-        if call.executed_input is not None and thread.extras
-        else UNSET
-    )
+    is_shown = call.executed_input is not None and thread.extras
+    ran = {"ran_input": call.executed_input} if is_shown else UNSET
     return AtifToolCall(call.id, call.name, call.input, ran)
 
 

@@ -172,11 +172,8 @@ class _TrajectoryWriter:
         return steps or [system_step("empty", "", self._session.started_ms)]
 
     def _orphan_step(self, subagent: Subagent) -> AtifStep:
-        text = (
-            f"a side call of the client: {subagent.agent_type}"
-            if subagent.is_side_call
-            else "a subagent whose call is not on record"
-        )
+        side_call = f"a side call of the client: {subagent.agent_type}"
+        text = side_call if subagent.is_side_call else "a subagent whose call is not on record"
         step = system_step("subagent", text, next((turn.at_ms for turn in subagent.turns), None))
         result = ObservationResult(subagent_trajectory_ref=[self._make_ref(subagent)])
         return replace(step, observation=Observation([result]))
@@ -212,11 +209,8 @@ class _TrajectoryWriter:
             step.model_name for step in self._steps[name] if isinstance(step.model_name, str)
         )
         tools = self._contexts.get(name, ThreadContext()).tools
-        extra = (
-            {"client": self._session.agent}
-            if subagent
-            else {"entrypoint": self._session.entrypoint}
-        )
+        session = self._session
+        extra = {"client": session.agent} if subagent else {"entrypoint": session.entrypoint}
         return AtifAgent(
             name=(subagent.agent_type if subagent else "") or self._session.agent,
             version=self._session.version or "unknown",

@@ -133,10 +133,8 @@ def _run_length(
     length = 0
     while True:
         index, other = (position + step * (length + 1) for position in start)
-        if (
-            not (0 <= index < len(lines) and 0 <= other < len(others))
-            or lines[index] != others[other]
-        ):
+        is_inside = 0 <= index < len(lines) and 0 <= other < len(others)
+        if not is_inside or lines[index] != others[other]:
             return length
         length += 1
 

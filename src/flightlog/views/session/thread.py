@@ -306,11 +306,9 @@ def _result_ids(entries: Iterable[Entry]) -> set[str]:
 
 def _response_name(entry: Entry) -> str:
     event = entry.event
-    return (
-        event.message_id or event.request_id or entry.key
-        if isinstance(event, AssistantReply)
-        else ""
-    )
+    if isinstance(event, AssistantReply):
+        return event.message_id or event.request_id or entry.key
+    return ""
 
 
 def _can_start_rows(entry: Entry) -> bool:

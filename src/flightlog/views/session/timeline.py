@@ -187,15 +187,12 @@ def find_lane(session: Session, at: Address) -> Subagent | None:
     begin = [subagent for subagent in session.subagents if subagent.id.startswith(at.subagent)]
     named = [subagent for subagent in begin if subagent.id == at.subagent] or begin
     if not named:
-        raise NotFound(
-            f"no subagent {at.subagent!r} in {session.id}",
-            hint=f"flightlog session show {session.id}",
-        )
+        hint = f"flightlog session show {session.id}"
+        raise NotFound(f"no subagent {at.subagent!r} in {session.id}", hint=hint)
     if len(named) > 1:
         some = ", ".join(subagent.id for subagent in named[:5])
-        raise Invalid(
-            f"{len(named)} subagents begin with {at.subagent!r}", hint=f"write more of it: {some}"
-        )
+        hint = f"write more of it: {some}"
+        raise Invalid(f"{len(named)} subagents begin with {at.subagent!r}", hint=hint)
     return named[0]
 
 

@@ -14,7 +14,7 @@ from flightlog.analysis.service import (
     read_client_count,
 )
 from flightlog.model.text import parse_since
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 from flightlog.web.pages.home import finding_values
 from flightlog.web.pages.session import HITS_MAX, SESSION, session_id

@@ -15,7 +15,7 @@ from flightlog.live.service import read_last_states, watch_here
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import TIME_MS_MAX, parse_since
 from flightlog.model.usage import DAY_MS, Breakdown, UsageRow, format_cost
-from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 from flightlog.web.pages.home import start_of_day_ms

@@ -98,9 +98,7 @@ def session_files(file):
     return tuple(other for other in find(folder) if other.session == file.session)
 
 
-FIDELITY = Fidelity(
-    timestamps=True, usage=True, thinking=True, tool_results=True, exit_codes=True, file_changes=True
-)  # fmt: skip
+FIDELITY = Fidelity(client_totals=False, subagents=False, system_prompt=False, permissions=False)  # fmt: skip
 SOURCE = LineSource(LineFormat(NAME, FIDELITY, Decoder, Counter, (b'"tokens"',)), session_files)
 
 
@@ -114,13 +112,7 @@ class TinkerAgent(Struct, frozen=True):
     def find(self, dirs):
         return FileListing(tuple(file for folder in dirs for file in find(folder)))
 
-    def driver(self, _program):
-        return None
-
     def hooks(self):
-        return None
-
-    def dialect(self):
         return None
 
 

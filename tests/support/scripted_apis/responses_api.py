@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from flightlog.agents.scripted import wire
-from flightlog.agents.scripted.chat_api import error_body
 from flightlog.agents.scripted.scenario import Reply, ScriptedBlock, ScriptedRequest
 from flightlog.agents.scripted.wire import ScriptedTurn
+from support.scripted_apis import counts
+from support.scripted_apis.chat_api import error_body
 
 SUBAGENT = "x-openai-subagent"
 __all__ = ["build_response", "decode_request", "error_body", "iter_events", "response_usage"]
@@ -127,9 +128,9 @@ def _build_call(block: ScriptedBlock, name: str, tool: Mapping[str, str]) -> dic
 
 def _build_usage(reply: Reply, body: Mapping[str, Any], output: object) -> dict[str, Any]:
     items = _list_items(body)
-    last = wire.last_reply_index([_item_role(item) for item in items], "assistant")
+    last = counts.last_reply_index([_item_role(item) for item in items], "assistant")
     fixed = [body.get("instructions"), body.get("tools")]
-    usage = wire.count_usage(reply, fixed, items, last, output)
+    usage = counts.count_usage(reply, fixed, items, last, output)
     written = {"cache_write_tokens": usage.cache_write} if usage.cache_write else {}
     return {
         "input_tokens": usage.prompt,

@@ -9,6 +9,7 @@ import msgspec
 from flightlog.agents.scripted import wire
 from flightlog.agents.scripted.scenario import Failure, Reply, ScriptedRequest
 from flightlog.agents.scripted.wire import ScriptedTurn
+from support.scripted_apis import counts
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -20,7 +21,7 @@ _ERROR_TYPES = {
 
 def decode_request(
     path: str,
-    headers: Mapping[str, str],  # noqa: ARG001 - no client of this API names itself there
+    headers: Mapping[str, str],
     body: Mapping[str, Any],
 ) -> ScriptedRequest:
     """Return the parts of a request that rules test."""
@@ -104,8 +105,8 @@ def _list_deltas(message: Mapping[str, Any], chunk_chars: int) -> Iterator[dict[
 
 def _build_usage(reply: Reply, body: Mapping[str, Any], message: object) -> dict[str, Any]:
     messages = wire.list_objects(body.get("messages"))
-    last = wire.last_reply_index([turn.get("role") for turn in messages], "assistant")
-    usage = wire.count_usage(reply, body.get("tools"), messages, last, message)
+    last = counts.last_reply_index([turn.get("role") for turn in messages], "assistant")
+    usage = counts.count_usage(reply, body.get("tools"), messages, last, message)
     written = {"cache_write_tokens": usage.cache_write} if usage.cache_write else {}
     return {
         "prompt_tokens": usage.prompt,

@@ -9,6 +9,7 @@ import msgspec
 from flightlog.agents.scripted import wire
 from flightlog.agents.scripted.scenario import Failure, Reply, ScriptedBlock, ScriptedRequest
 from flightlog.agents.scripted.wire import ScriptedTurn
+from support.scripted_apis import counts
 
 _STATUS = {
     400: "INVALID_ARGUMENT",
@@ -24,7 +25,7 @@ _ROLES = {"model": "assistant"}
 
 def decode_request(
     path: str,
-    headers: Mapping[str, str],  # noqa: ARG001 - no client of this API names itself there
+    headers: Mapping[str, str],
     body: Mapping[str, Any],
 ) -> ScriptedRequest:
     """Return the parts of a request that rules test; the model is part of the path."""
@@ -86,9 +87,9 @@ def error_body(failure: Failure, request_id: str) -> dict[str, Any]:
     return {"error": {"code": failure.status, "message": message, "status": status}}
 
 
-def count_tokens(body: Mapping[str, Any]) -> int:
-    """Return the tokens of a request to `countTokens`."""
-    return wire.estimate_tokens(body.get("contents"))
+def count_tokens(body: Mapping[str, Any]) -> dict[str, int]:
+    """Return the answer to a request to `countTokens`."""
+    return {"totalTokens": wire.estimate_tokens(body.get("contents"))}
 
 
 def _content_role(content: Mapping[str, Any]) -> str:
@@ -107,9 +108,9 @@ def _build_part(block: ScriptedBlock, name: str) -> dict[str, Any]:
 
 def _build_usage(reply: Reply, body: Mapping[str, Any], parts: object) -> dict[str, Any]:
     contents = wire.list_objects(body.get("contents"))
-    last = wire.last_reply_index([_content_role(content) for content in contents], "assistant")
+    last = counts.last_reply_index([_content_role(content) for content in contents], "assistant")
     fixed = [body.get("systemInstruction"), body.get("tools")]
-    usage = wire.count_usage(reply, fixed, contents, last, parts)
+    usage = counts.count_usage(reply, fixed, contents, last, parts)
     cached = {"cachedContentTokenCount": usage.cache_read} if usage.cache_read else {}
     thoughts = {"thoughtsTokenCount": usage.reasoning} if usage.reasoning else {}
     return {
