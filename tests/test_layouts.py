@@ -22,6 +22,8 @@ from flightlog.model.errors import Damage, Misconfigured
 from flightlog.privacy.redactor import Redactor
 from flightlog.retro.state import decode_analysis
 from flightlog.retro.store import ANALYSIS, RetroStore, read_analysis_and_board
+from flightlog.setup import doctor
+from flightlog.store.directories import LayoutMigration
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 from retro.rooms import reported
 from support.cli_runs import FLIGHTLOG
@@ -72,6 +74,59 @@ def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
     told = plain(said(tmp_path))["dataset"]
 
     assert told == json.loads((KEPT / f"{version}.json").read_text())["dataset"]
+
+
+def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monkeypatch):
+    """Of a made-up time when what is kept of a session was called otherwise; nothing of it opens before."""
+    home = unpacked(VERSIONS[-1], tmp_path) / "flightlog"
+    wanted = plain(said(tmp_path))["archive"]
+    (meta,) = home.rglob("meta.json")
+    meta.write_bytes(meta.read_bytes().replace(b'"files"', b'"copies"'))
+    older = {
+        path.relative_to(home): path.read_bytes() for path in home.rglob("*") if path.is_file()
+    }
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(home))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
+    steps = (
+        LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),
+    )
+
+    before = [
+        each
+        for each in doctor.examine_installation(open_runtime(), steps=steps)
+        if each.subject == "layout"
+    ]
+    done = [
+        each.message
+        for each in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in each.message
+    ]
+    again = [
+        each.message
+        for each in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in each.message
+    ]
+    after = [
+        each
+        for each in doctor.examine_installation(open_runtime(), steps=steps)
+        if each.subject == "layout"
+    ]
+
+    assert [(each.level.value, each.next_command) for each in before] == [
+        ("warning", "flightlog doctor --fix")
+    ]
+    assert [each.level.value for each in after] == ["ok"]
+    assert (len(done), again) == (1, [])
+    copy = home / "backups" / "before-layout-2"
+    assert str(copy) in done[0]
+    assert (copy / meta.relative_to(home)).read_bytes() == older[meta.relative_to(home)]
+    assert plain(said(tmp_path))["archive"] == wanted
+    rest = {name: body for name, body in older.items() if name != meta.relative_to(home)}
+    assert {name: (home / name).read_bytes() for name in rest} == rest
+
+
+def renamed(body):
+    return body.replace(b'"copies"', b'"files"')
 
 
 def test_there_is_a_directory_of_every_layout():

@@ -50,6 +50,8 @@ FREE_INODES_MIN = 10_000  # fewer free inodes are a warning
 # Below these, one settle cannot be stored: transcript, manifest, lock and index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16
+# The layout of the data directory has not changed yet.
+STEPS: tuple[directories.LayoutMigration, ...] = ()
 
 
 class CheckLevel(enum.Enum):
@@ -79,7 +81,11 @@ class CheckResult(Struct, frozen=True):
     next_command: str = ""
 
 
-def examine_installation(runtime: Runtime, progress: Progress | None = None) -> list[CheckResult]:
+def examine_installation(
+    runtime: Runtime,
+    progress: Progress | None = None,
+    steps: Sequence[directories.LayoutMigration] = STEPS,
+) -> list[CheckResult]:
     """Return the results of all checks."""
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     data_dir = Path(runtime.data_dir)
@@ -93,7 +99,7 @@ def examine_installation(runtime: Runtime, progress: Progress | None = None) -> 
         *(finding for path in used_dirs for finding in _check_hooks(runtime, path, data_dir)),
         *(finding for path in dirs for finding in _check_live(runtime, path)),
         _check_data_dir(data_dir),
-        _check_layout(data_dir),
+        _check_layout(data_dir, directories.newest_layout(steps)),
         *_check_permissions(data_dir),
         _check_disk(data_dir),
         *(
@@ -109,11 +115,13 @@ def examine_installation(runtime: Runtime, progress: Progress | None = None) -> 
     ]
 
 
-def repair_installation(runtime: Runtime) -> list[CheckResult]:
+def repair_installation(
+    runtime: Runtime, steps: Sequence[directories.LayoutMigration] = STEPS
+) -> list[CheckResult]:
     """Repair what can be repaired without losing anything; return what was done. Idempotent."""
     data_dir = Path(runtime.data_dir)
     done: list[str] = []
-    directories.ensure_writable(data_dir)
+    directories.ensure_writable(data_dir, directories.newest_layout(steps))
     for path in sorted(_iter_own_files(data_dir)):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
@@ -122,6 +130,11 @@ def repair_installation(runtime: Runtime) -> list[CheckResult]:
     for lost in list_loss_counts(data_dir, Path(tempfile.gettempdir())):
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(f"lost hook events acknowledged, their number is in {path}")
+    if data_dir.is_dir() and directories.layout_of(data_dir) < directories.newest_layout(steps):
+        done += [
+            f"{step.reason}; a copy is in {copy}"
+            for step, copy in directories.migrate_layout(data_dir, steps)
+        ]
     for index in sorted(data_dir.glob("index*.db")):
         if is_sound(index):
             continue
@@ -178,16 +191,18 @@ def _check_data_dir(path: Path) -> CheckResult:
     return CheckResult(CheckLevel.OK, "home", f"private and writable: {path}")
 
 
-def _check_layout(path: Path) -> CheckResult:
+def _check_layout(path: Path, known: int) -> CheckResult:
     """Check that this version can write the data directory's layout."""
     try:
         layout = directories.layout_of(path)
     except Unreadable as error:
         move = f"mv {path / 'layout.json'} {path / 'layout.json.old'}"
         return CheckResult(CheckLevel.DAMAGE, "layout", error.message, move)
-    if layout > directories.FIRST:
-        text = f"layout {layout} is of a later version: {path}"
+    text = f"layout {layout} is of a {'later' if layout > known else 'earlier'} version: {path}"
+    if layout > known:
         return CheckResult(CheckLevel.WARNING, "layout", text, "pip install --upgrade flightlog")
+    if layout < known:
+        return CheckResult(CheckLevel.WARNING, "layout", text, "flightlog doctor --fix")
     return CheckResult(CheckLevel.OK, "layout", f"layout {layout}: {path}")
 
 

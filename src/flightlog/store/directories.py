@@ -1,10 +1,11 @@
-"""Create directories whole, copy them, check their layout, execute retention.
+"""Create directories whole, copy them, migrate their layout, execute retention.
 
 A copy shares blocks with its source if the file system can. Files that a project ignores are
 copied too, because the agent that works in the copy may need them.
 
-`layout.json` says which layout a directory has; one without it has the first. A directory of a
-later layout is never written.
+`layout.json` says which layout a directory has; one without it has the first. A migration may be
+killed: its backup is complete before the first file is changed, and the next run converts the
+files that still equal their backup. A directory of a later layout is never written.
 
 Retention may be killed and run again: what was done is not planned again, and nothing is deleted
 before its summary is on disk. It never follows a symbolic link and never leaves its root.
@@ -17,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from msgspec import Struct
+
 from flightlog.model.errors import FlightlogError, Invalid, Misconfigured, Unavailable, Unreadable
 from flightlog.model.retention import RetentionAction, RetentionMove, RetentionResult
 from flightlog.store.files import (
@@ -28,10 +31,13 @@ from flightlog.store.files import (
     resolve_inside,
     sync_dir,
 )
+from flightlog.store.locks import exclusive_lock
 
 _STAGING = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)\.making")  # named by `staging_dir`
 MARK = "layout.json"
-FIRST = 1  # the layout of a directory without `layout.json`, and the only one so far
+BACKUPS = "backups"
+FIRST = 1  # the layout of a directory without `layout.json`
+_WHOLE = "whole"
 _GOING = ".going-"
 Summarise = Callable[[str, Sequence[RetentionMove], bytes | None], bytes]
 
@@ -136,6 +142,18 @@ def remove_abandoned_dirs(parent: Path) -> list[Path]:
     return removed
 
 
+class LayoutMigration(Struct, frozen=True):
+    """The step from the layout before to layout `to`: which files change, and how.
+
+    `convert` is idempotent: a directory that a newer version created may have no `layout.json` yet.
+    """
+
+    to: int
+    reason: str
+    files: Callable[[Path], Iterable[Path]]
+    convert: Callable[[bytes], bytes]
+
+
 def layout_of(root: Path) -> int:
     """Return which layout a directory has."""
     try:
@@ -150,16 +168,54 @@ def layout_of(root: Path) -> int:
     return layout
 
 
-def ensure_writable(root: Path) -> None:
-    """Raise `Misconfigured` if a later flightlog laid `root` out: it may only be read."""
+def ensure_writable(root: Path, known: int = FIRST) -> None:
+    """Raise `Misconfigured` if `root` has a layout later than `known`: it may only be read."""
     try:
         have = layout_of(root)
     except Unreadable as error:
         hint = "flightlog doctor"
         raise Misconfigured(f"{error.message}; nothing is written", hint=hint) from error
-    if have > FIRST:
-        message = f"layout {have} needs a later flightlog, this one writes layout {FIRST}; nothing is written"
+    if have > known:
+        message = f"layout {have} needs a later flightlog, this one writes layout {known}; nothing is written"
         raise Misconfigured(f"{message}: {root}", hint="pip install --upgrade flightlog")
+
+
+def newest_layout(steps: Iterable[LayoutMigration]) -> int:
+    """Return the layout that these steps lead to."""
+    return max((step.to for step in steps), default=FIRST)
+
+
+def migrate_layout(
+    root: Path, steps: Sequence[LayoutMigration]
+) -> list[tuple[LayoutMigration, Path]]:
+    """Apply the missing steps in order; return each with the path of its backup."""
+    with exclusive_lock(root / ".layout.lock", "another flightlog doctor"):
+        ensure_writable(root, newest_layout(steps))
+        have = layout_of(root)
+        missing = [step for step in sorted(steps, key=lambda step: step.to) if step.to > have]
+        return [(step, _migrate_step(root, step)) for step in missing]
+
+
+def _migrate_step(root: Path, step: LayoutMigration) -> Path:
+    copy = root / BACKUPS / f"before-layout-{step.to}"
+    files = [path for path in sorted(step.files(root)) if path.is_file()]
+    paths = [path for path in files if BACKUPS not in path.relative_to(root).parts]
+    if not (copy / _WHOLE).exists():
+        for path in paths:
+            replace_file(resolve_inside(copy, str(path.relative_to(root))), path.read_bytes())
+        replace_file(copy / _WHOLE, f"{len(paths)}\n".encode())
+    for path in paths:
+        before = path.read_bytes()
+        backup = copy / path.relative_to(root)
+        # A file that differs from its backup was converted before a crash; one without is newer.
+        if backup.is_file() and backup.read_bytes() == before:
+            after = step.convert(before)
+            assert step.convert(after) == after, (
+                f"layout {step.to}: the conversion is not idempotent"
+            )
+            replace_file(path, after)
+    replace_file(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
+    return copy
 
 
 def carry_out_moves(
