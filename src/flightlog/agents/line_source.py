@@ -98,9 +98,7 @@ class LineSource:
     """A `Source` over files of JSON lines; an agent overrides what it does differently."""
 
     def __init__(
-        self,
-        lines: LineFormat,
-        session_files: Callable[[SessionFile], tuple[SessionFile, ...]],
+        self, lines: LineFormat, session_files: Callable[[SessionFile], tuple[SessionFile, ...]]
     ) -> None:
         """Read `lines`; `session_files` lists the files of a session, given one of them."""
         self.lines = lines

@@ -89,9 +89,6 @@ class HookSettings(Protocol):
     def project_settings(self, project: Path) -> Path:
         """Return the path of a project's settings that are this machine's own."""
 
-    def find_plugin(self, config_dir: Path) -> str:
-        """Return the command that removes our plugin from the client; "" if it is not enabled."""
-
 
 class Dialect(Protocol):
     """Decoders of a model API; a module can implement it."""
@@ -122,6 +119,9 @@ class Agent(Protocol):
 
     def hooks(self) -> "HookSettings | None":
         """Return the agent's hook settings, or None if it has no hooks."""
+
+    def find_plugin(self, config_dir: Path) -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
 
     def dialect(self) -> "Dialect | None":
         """Return the decoders of the API that the agent calls, or None if it is not captured."""

@@ -12,13 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from flightlog.agents import (
-    REGISTRY,
-    SAMPLES,
-    RegisteredAgent,
-    agent_names,
-    find_agent,
-)
+from flightlog.agents import REGISTRY, SAMPLES, RegisteredAgent, agent_names, find_agent
 from flightlog.agents.claude_code.files import (
     AGENT_NAME,
     SUBAGENTS,

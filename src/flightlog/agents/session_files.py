@@ -4,11 +4,13 @@ ReadOnlyAgent is an agent of which nothing but these files is known.
 """
 
 import os
+import re
 import stat
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.model.addresses import is_safe
@@ -30,6 +32,7 @@ class ReadOnlyAgent(Struct, frozen=True):
 
     name: str
     find: Callable[[Sequence[str]], FileListing]
+    remove_plugin: str = ""  # the command of a client that takes Claude Code's plugins
 
     @property
     def source(self) -> "Source":
@@ -43,8 +46,23 @@ class ReadOnlyAgent(Struct, frozen=True):
     def hooks(self) -> None:
         """Return None: no hooks are registered."""
 
+    def find_plugin(self, config_dir: "Path") -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
+        return find_enabled_plugin(config_dir, self.remove_plugin) if self.remove_plugin else ""
+
     def dialect(self) -> None:
         """Return None: its requests are not captured."""
+
+
+def find_enabled_plugin(config_dir: "Path", command: str) -> str:
+    """Return `command` with the name of our plugin if `settings.json` enables it, else ""."""
+    try:
+        settings = msgspec.json.decode((config_dir / "settings.json").read_bytes())
+        names = [name for name, is_on in settings["enabledPlugins"].items() if is_on]
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return ""
+    own = next((name for name in names if re.fullmatch(r"flightlog@[\w.-]+", name)), "")
+    return f"{command} {own}" if own else ""
 
 
 def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

@@ -17,12 +17,7 @@ from msgspec.structs import replace
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import read_session_hooks
-from flightlog.agents.recordings import (
-    AgentDirs,
-    find_agent_dirs,
-    index_path,
-    list_recorded_files,
-)
+from flightlog.agents.recordings import AgentDirs, find_agent_dirs, index_path, list_recorded_files
 from flightlog.archive.search import SearchIndex
 from flightlog.archive.session_values import ReadBudget, SessionValueCache, report_progress
 from flightlog.model.addresses import check_id, is_safe

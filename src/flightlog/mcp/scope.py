@@ -9,7 +9,7 @@ reads the index and the few sessions that it shows.
 import functools
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import groupby
@@ -36,9 +36,7 @@ from flightlog.store.files import find_project
 from flightlog.store.git.repository import list_worktrees
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.fulltext import (
-    SCHEMA as FULLTEXT,
-)
+from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
 from flightlog.store.index.fulltext import (
     MatchLimits,
     RecordMatch,
@@ -140,6 +138,11 @@ class SessionScope:
         changed_ns, session = max(written, default=(0, ""))
         return RunningSession(session if changed_ns > since_ns else "")
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the client names a running session of which there is no record."""
+        return self.running.is_certain and self.running.session not in self.sessions
+
     @functools.cached_property
     def archive(self) -> Archive:
         """The sessions of the scope, for the readers of whole sessions."""
@@ -164,13 +167,13 @@ class SessionScope:
         numbers = [number for one in sessions for number in one.numbers]
         return self._query_index(lambda database: search_files(database, match, numbers, limits))
 
-    def find_naming(self, file: str) -> set[str]:
-        """Return the sessions that name a file in a tool call."""
+    def find_naming(self, file: str, sessions: Collection[ScopedSession]) -> set[str]:
+        """Return those of `sessions` that name a file in a tool call."""
         quoted = file.replace('"', " ").strip("/ ")
         if not any(letter.isalnum() for letter in quoted):
             raise Invalid("not the name of a file", hint="give a path such as src/shop.py")
-        limits = MatchLimits(len(self.sessions), 1, examined=200_000)
-        matches, _, _ = self.search_records(f'(file : "{quoted}")', self.sessions.values(), limits)
+        limits = MatchLimits(len(sessions), 1, examined=200_000)
+        matches, _, _ = self.search_records(f'(file : "{quoted}")', sessions, limits)
         return {match.session for match in matches}
 
     def read_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:

@@ -18,13 +18,7 @@ from flightlog.agents import source_of
 from flightlog.agents.claude_code import scan as claude_code
 from flightlog.agents.claude_code.scan import count_output_chars, find_evidence
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
-from flightlog.model.usage import (
-    Breakdown,
-    UsageLine,
-    UsageQuality,
-    UsageRow,
-    row_to_response,
-)
+from flightlog.model.usage import Breakdown, UsageLine, UsageQuality, UsageRow, row_to_response
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.workers import TICKETS_MAX, may_fork, run_forked, scan_files

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from flightlog.agents.claude_code import files
+from flightlog.agents.session_files import find_enabled_plugin
 from flightlog.sources.protocol import FileListing
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class ClaudeCodeAgent(Struct, frozen=True):
         from flightlog.agents.claude_code import hooks  # noqa: PLC0415 - as above
 
         return hooks
+
+    def find_plugin(self, config_dir: "Path") -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
+        return find_enabled_plugin(config_dir, "claude plugin uninstall")
 
     def dialect(self) -> "Dialect":
         """Return the decoders of the Messages API."""

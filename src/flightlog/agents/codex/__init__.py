@@ -41,6 +41,12 @@ class CodexAgent(Struct, frozen=True):
 
         return hooks
 
+    def find_plugin(self, config_dir: "Path") -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
+        from flightlog.agents.codex import hooks  # noqa: PLC0415 - as above
+
+        return hooks.find_plugin(config_dir)
+
     def dialect(self) -> "Dialect | None":
         """Return None: its requests are not captured."""
         return None

@@ -39,4 +39,4 @@ def workspace_path(file: SessionFile) -> str:
     return os.path.join(os.path.dirname(file.path), WORKSPACE)  # noqa: PTH118, PTH120 - plain text
 
 
-AGENT = ReadOnlyAgent(AGENT_NAME, find_sessions)
+AGENT = ReadOnlyAgent(AGENT_NAME, find_sessions, "copilot plugin uninstall")

@@ -13,15 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flightlog.model.entries import (
-    Block,
-    Image,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownBlock,
-)
+from flightlog.model.entries import Block, Image, Text, Thinking, ToolResult, ToolUse, UnknownBlock
 from flightlog.model.usage import Usage, split_prompt
 from flightlog.sources.foreign_json import int_field, object_field, text_field
 

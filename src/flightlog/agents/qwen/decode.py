@@ -20,12 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.dialects.gemini import (
-    decode_parts,
-    decode_results,
-    decode_usage,
-    make_result,
-)
+from flightlog.agents.dialects.gemini import decode_parts, decode_results, decode_usage, make_result
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.qwen import AGENT_NAME, main_path, name_thread, session_files
 from flightlog.model.entries import (

@@ -351,11 +351,7 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
             kind = one.kind
             click.secho(f"\n{kind.replace('-', ' ').capitalize()}", bold=True)
         click.echo(make_inert(f"{number:>2}. {one.title}"))
-        facts = (
-            one.detail,
-            describe_trend(one),
-            f"evidence: {' '.join(one.evidence[:3])}",
-        )
+        facts = (one.detail, describe_trend(one), f"evidence: {' '.join(one.evidence[:3])}")
         for fact in filter(None, (*facts, describe_action(one))):
             click.echo(make_inert(f"    {fact}"))
     for applied in analysis.applied:

@@ -18,11 +18,7 @@ from msgspec.structs import replace
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.dataset.extract import commits
 from flightlog.dataset.extract.consent import permitted_rows, search_values, values_of
-from flightlog.dataset.extract.extract import (
-    ExtractContext,
-    ExtractResult,
-    capture_whole_session,
-)
+from flightlog.dataset.extract.extract import ExtractContext, ExtractResult, capture_whole_session
 from flightlog.dataset.layout import (
     CACHED,
     ROOT,
@@ -44,12 +40,7 @@ from flightlog.model.errors import UNREADABLE
 from flightlog.model.output_files import Redacted
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.git.history import commit_times, head_commit, iter_commits
-from flightlog.store.git.repository import (
-    current_branch,
-    default_branch,
-    is_ignored,
-    tree_files,
-)
+from flightlog.store.git.repository import current_branch, default_branch, is_ignored, tree_files
 from flightlog.store.output_files import write_output_files
 
 FOLDERS = {"chats": "chat", "sessions": "session", "actions": "action"}

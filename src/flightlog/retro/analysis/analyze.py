@@ -37,13 +37,7 @@ from flightlog.retro.state import (
     Pattern,
     RetroAnalysis,
 )
-from flightlog.retro.store import (
-    DIGESTS,
-    ROOT,
-    RetroStore,
-    format_utc_timestamp,
-    read_preferences,
-)
+from flightlog.retro.store import DIGESTS, ROOT, RetroStore, format_utc_timestamp, read_preferences
 from flightlog.sources.chat_exports import reader
 from flightlog.sources.chat_exports.conversation import Conversation, iter_addressed_messages
 from flightlog.sources.workers import map_forked

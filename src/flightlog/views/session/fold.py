@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from flightlog.model.entries import (
-    Entry,
-    PromptKind,
-    PromptSubmitted,
-    SubagentInfo,
-    Text,
-    ToolHook,
-)
+from flightlog.model.entries import Entry, PromptKind, PromptSubmitted, SubagentInfo, Text, ToolHook
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, Step, ToolCall, Turn, clean_title
 from flightlog.views.session.header import SessionHeader
