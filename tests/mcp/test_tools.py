@@ -103,6 +103,53 @@ def test_a_directory_above_projects_has_no_sessions_of_theirs(place):
         assert "0 sessions" in server.call("sessions").splitlines()[0]
 
 
+# Where a session began, below the directory of all projects, and whether it is of the project shop.
+STARTS = {
+    "shop/": True, "shop/sub": True, "shop//sub": True, "shop/./sub": True, "shop/gone": True,
+    "shop2": False, "Shop": False, "shopper": False, "shop/nested": False, "shop/link": False,
+    "shop/../bank": False, "shop/sub/../../bank": False, "SHOP/sub": False, "shop\n": False, "": False,
+}  # fmt: skip
+
+
+def test_only_directories_of_the_repository_itself_are_in_scope(place):
+    for name in ("shop2", "Shop", "shop/nested"):
+        (place / name).mkdir()
+        git(place / name, "init", "-q")
+    (place / "shop" / "sub").mkdir()
+    (place / "shop" / "link").symlink_to(place / "bank")
+    names = {f"{number:08}": start for number, start in enumerate(STARTS)}
+    for name, start in names.items():
+        session(place / "config", name, f"{place}/{start}" if start else "", "canary", 8)
+
+    with serve(place) as server:
+        answers = [server.call("search", query="canary", limit=25), server.call("sessions")]
+
+    for answer in answers:
+        seen = set(re.findall(r"^(\d{8})\b", answer, re.MULTILINE))
+        assert {names[name] for name in seen} == {start for start in STARTS if STARTS[start]}
+
+
+def test_an_index_that_is_deleted_meanwhile_is_built_before_the_answer(place):
+    with serve(place) as server:
+        server.call("search", query="lantern")
+        for path in (place / "config" / "home").glob("index-*"):
+            path.unlink()
+
+        assert "Matches in 2 transcripts" in server.call("search", query="lantern")
+
+
+@pytest.mark.parametrize("home", ["/dev/null/home", "/proc/1/home", "file"])
+def test_a_home_that_cannot_be_used_refuses_calls_and_not_the_client(place, home):
+    (place / "file").write_text("in the way")
+    home = str(place / home) if home == "file" else home
+    given = environment(place / "config", FLIGHTLOG_HOME=home)
+
+    with run_server(given, place / "shop") as server:
+        for tool, arguments in (("search", {"query": "lantern"}), ("usage", {"scope": "today"})):
+            assert server.call(tool, **arguments).startswith("refused: ")
+        assert server.ask("ping")["result"] == {}
+
+
 def claim_by_file(liar, shop):
     (liar / ".git").write_text(f"gitdir: {shop / '.git' / 'worktrees' / 'tree'}\n")
 

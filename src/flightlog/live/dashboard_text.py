@@ -78,9 +78,7 @@ def head_lines(board: Dashboard, style: TextStyle) -> list[DashboardLine]:
 
 
 def session_lines(
-    rows: Sequence[DashboardRow],
-    style: TextStyle,
-    titles: Mapping[str, str] | None = None,
+    rows: Sequence[DashboardRow], style: TextStyle, titles: Mapping[str, str] | None = None
 ) -> list[DashboardLine]:
     """Return the table of sessions, its head first."""
     cells = [

@@ -52,9 +52,7 @@ class HealthSignals(Struct):
 def default_thresholds() -> Thresholds:
     """Return the thresholds that apply unless a person sets others."""
     return Thresholds(
-        context_warning_percent=70,
-        budget_warning_percent=80,
-        transcript_stale_minutes=5,
+        context_warning_percent=70, budget_warning_percent=80, transcript_stale_minutes=5
     )
 
 

@@ -71,7 +71,7 @@ _MODEL = re.compile(r"[\w.:/@\[\]<>+-]{1,80}")
 
 def load_parts() -> None:
     """Load what calls need before any is forked, because a child would load it for itself alone."""
-    with suppress(FlightlogError):  # a call reports it
+    with suppress(FlightlogError, OSError):  # a call reports it
         runtime = open_runtime()
         for name in find_agent_dirs(runtime):
             source_of(name)
@@ -98,8 +98,9 @@ def call_tool(name: str, given: Any, caller: ToolCaller, packed: bytes, note: st
     """
     try:
         scope = SessionScope(open_runtime(), caller, packed)
-        if name == "usage" and scope.is_unwritten:
-            time.sleep(LATE_S)
+        is_late = name == "usage" and scope.is_unwritten
+        if is_late or scope.is_index_replaced:
+            time.sleep(LATE_S if is_late else 0)
             packed = sync_index(all_projects=caller.all_projects).partition(b"\n")[2]
             scope = SessionScope(scope.runtime, caller, packed)
         answer = ToolAnswer(scope)

@@ -7,10 +7,11 @@ reads the index and the few sessions that it shows.
 """
 
 import functools
+import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -89,7 +90,7 @@ class RunningSession(Struct, frozen=True):
     is_certain: bool = False
 
 
-_decode_sessions = msgspec.msgpack.Decoder(list[ScopedSession]).decode
+_decode_sessions = msgspec.msgpack.Decoder(tuple[int, list[ScopedSession]]).decode
 
 
 class SessionScope:
@@ -111,8 +112,7 @@ class SessionScope:
     def sessions(self) -> dict[str, ScopedSession]:
         """The sessions in the scope by id, the newest first."""
         if self._packed:
-            sessions = _decode_sessions(zlib.decompress(self._packed))
-            return {one.session: one for one in sessions}
+            return {one.session: one for one in self._unpacked[1]}
         found = self._query_index(lambda database: list(self._iter_sessions(database)))
         own = {project for project in {one.project for one in found} if self._is_inside(project)}
         newest = sorted(found, key=lambda one: (-one.last_ms, one.session))
@@ -120,7 +120,22 @@ class SessionScope:
 
     def pack_sessions(self) -> bytes:
         """Return the sessions as bytes, which the server keeps between two updates of the index."""
-        return zlib.compress(msgspec.msgpack.encode(list(self.sessions.values())), 1)
+        packed = (self._read_inode(), list(self.sessions.values()))
+        return zlib.compress(msgspec.msgpack.encode(packed), 1)
+
+    @property
+    def is_index_replaced(self) -> bool:
+        """Whether the index was deleted or built again since the sessions were packed."""
+        return bool(self._packed) and self._unpacked[0] != self._read_inode()
+
+    @functools.cached_property
+    def _unpacked(self) -> tuple[int, list[ScopedSession]]:
+        return _decode_sessions(zlib.decompress(self._packed))
+
+    def _read_inode(self) -> int:
+        with suppress(OSError):
+            return os.stat(self.index_path).st_ino  # noqa: PTH116 - a text
+        return 0
 
     @functools.cached_property
     def running(self) -> RunningSession:
