@@ -138,6 +138,17 @@ def test_an_index_that_is_deleted_meanwhile_is_built_before_the_answer(place):
         assert "Matches in 2 transcripts" in server.call("search", query="lantern")
 
 
+def test_an_index_that_cannot_be_opened_is_not_taken_for_an_empty_one(place):
+    with serve(place) as server:
+        server.call("sessions")
+    for path in (place / "config" / "home").glob("index-*"):
+        path.unlink()
+        path.mkdir()
+
+    with serve(place) as server:
+        assert server.call("search", query="lantern").startswith("refused: cannot open the index: ")
+
+
 @pytest.mark.parametrize("home", ["/dev/null/home", "/proc/1/home", "file"])
 def test_a_home_that_cannot_be_used_refuses_calls_and_not_the_client(place, home):
     (place / "file").write_text("in the way")

@@ -24,7 +24,7 @@ from flightlog.agents.recordings import find_agent_dirs, index_path
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.addresses import check_id
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.output_files import Clean, Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
@@ -247,7 +247,11 @@ class SessionScope:
 
     def _query_index(self, run: Callable[[sqlite3.Connection], T]) -> T:
         with closing(Index(self.index_path, FILES, RECORDS, FULLTEXT)) as index:
-            return index.query(run)
+            rows = index.query(run)
+            if index.database.execute("PRAGMA database_list").fetchone()[2]:
+                return rows
+        # It is in memory, and empty: "nothing matches" would be wrong.
+        raise Unavailable(f"cannot open the index: {self.index_path}", hint="flightlog doctor")
 
     def _iter_sessions(self, database: sqlite3.Connection) -> Iterator[ScopedSession]:
         rows = iter_scoped_files(database, self.roots)
