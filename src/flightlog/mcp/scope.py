@@ -112,7 +112,7 @@ class SessionScope:
     def sessions(self) -> dict[str, ScopedSession]:
         """The sessions in the scope by id, the newest first."""
         if self._packed:
-            return {one.session: one for one in self._unpacked[1]}
+            return {one.session: one for one in self._index_state[1]}
         found = self._query_index(lambda database: list(self._iter_sessions(database)))
         own = {project for project in {one.project for one in found} if self._is_inside(project)}
         newest = sorted(found, key=lambda one: (-one.last_ms, one.session))
@@ -126,10 +126,10 @@ class SessionScope:
     @property
     def is_index_replaced(self) -> bool:
         """Whether the index was deleted or built again since the sessions were packed."""
-        return bool(self._packed) and self._unpacked[0] != self._read_inode()
+        return bool(self._packed) and self._index_state[0] != self._read_inode()
 
     @functools.cached_property
-    def _unpacked(self) -> tuple[int, list[ScopedSession]]:
+    def _index_state(self) -> tuple[int, list[ScopedSession]]:
         return _decode_sessions(zlib.decompress(self._packed))
 
     def _read_inode(self) -> int:
