@@ -93,7 +93,7 @@ SHARED = {
 }
 
 
-def told(value):
+def list_spellings(value):
     """The ways a value may be written."""
     once = json.dumps(value)[1:-1]
     return {
@@ -108,7 +108,7 @@ def told(value):
 def leaks(said):
     """Return what `said` holds of the values: a part of one, or all of it in another form."""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
-    forms = {form for value in (*VALUES, LATE) for form in told(value)}
+    forms = {form for value in (*VALUES, LATE) for form in list_spellings(value)}
     # A signature of an error has `#` for numbers and no capitals.
     bare = {*VALUES, *(re.sub(r"\d+", "#", value) for value in VALUES)}
     bare |= {value.lower() for value in bare}
@@ -206,7 +206,7 @@ def session(config, repository):
         {"type": "tool_result", "tool_use_id": "t4", "is_error": True, "content": FAILURE},
         {"type": "tool_result", "tool_use_id": "t3", "content": spilled},
     ]
-    encoded = " ".join(form for value in VALUES for form in sorted(told(value)))
+    encoded = " ".join(form for value in VALUES for form in sorted(list_spellings(value)))
     limits = [
         cut_at(limit, value)
         for limit in (40, 60, 100, 160, 200, 220, 300, 2_000, 4_000)
@@ -421,12 +421,14 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
         path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()
     )
     assert CANARY.encode() in everything, "the run itself holds what was said"
-    assert not [way for way in told(KNOWN) if way.encode() in everything], (
+    assert not [way for way in list_spellings(KNOWN) if way.encode() in everything], (
         "but not the key the agent was given"
     )
     assert len((tmp_path / "runs/r/session_01/api_captures.jsonl").read_bytes().splitlines()) == 2
     for value in (CANARY, KNOWN):
-        assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
+        assert not [
+            way for way in list_spellings(value) if way.encode() in staged + ran.stdout + ran.stderr
+        ]
 
 
 def test_tracked_issue_files_hold_no_secret_no_name_and_no_home(place):

@@ -145,7 +145,7 @@ def cuts(path):
     yield from walk(ast.parse(path.read_text()), "")
 
 
-def found():
+def find_cuts():
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()
         if name.startswith(ON_THE_WAY):
@@ -154,7 +154,7 @@ def found():
 
 def test_text_is_cut_only_where_it_was_redacted_before_or_stays_here():
     known = {*AFTER_REDACTION, *STAYS_HERE}
-    places = set(found())
+    places = set(find_cuts())
 
     new = sorted(
         f"{name} {function}"

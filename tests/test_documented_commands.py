@@ -1,15 +1,23 @@
 """Every command line in README and docs works as documented, with the bare wheel in an empty environment."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import test_tutorial
+from flightlog.agents.claude_code.driver import ClientSandbox, isolated_environment
+from flightlog.agents.scripted.scenario import parse_scenario
+from flightlog.agents.scripted.server import serve_scenario
+from support.cluster import cluster
+from support.real_agent import PINNED, agent_program, new_session
+from support.real_clients import fake_key
 from support.retro_archive import write_chats
 
 ROOT = Path(__file__).parents[1]
@@ -17,13 +25,8 @@ SAMPLES = ROOT / "src/flightlog/agents/scripted/recordings"
 NAMES = "flightlog|harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector"
 SIZE_MB_MAX = 170
 
-# Lines that this test cannot run as they stand, each with the reason.
-NOT_RUN = {
-    "--analyst claude-code": "starts an agent of the reader's own; tests/retro starts the real one",
-    "tcp://head:8786": "a cluster and the extra `scale`; tests/app starts one",
-    "5b368800": "a session of an agent that saved its files; tests/lab records one",
-    "live swap 2123f2df": "a switch of accounts that did not happen; tests/live makes one",
-}
+# Lines that need a client and its model, a cluster, or a second account: a test of their own has them.
+NEED_MORE = ("--analyst claude-code", "tcp://head:8786", "5b368800", "live swap 2123f2df")
 CHATS = "$(grep -ohE 'chat-[0-9]+-[0-9]+-[0-9a-f]{6}' -r .git-ml/tracked | sort -u)"
 EACH_CHAT = f"for id in {CHATS}; do flightlog dataset judge $id"
 COMMITS = "$(git commit -q --allow-empty -m Release; git log --format=%h --abbrev=12)"
@@ -147,7 +150,9 @@ def install_wheel(top, extra=""):
     subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(top / "venv")], check=True)
     (wheel,) = top.glob("*.whl")
     install = [*uv, "pip", "install", "-q", "--python", str(top / "venv/bin/python")]
-    pins = [f"--constraint={ROOT / 'requirements' / name}.txt" for name in ("run", "extras")]
+    pins = [
+        f"--constraint={ROOT / 'requirements' / name}.txt" for name in ("run", "extras", "scale")
+    ]
     subprocess.run([*install, "--compile-bytecode", *pins, f"{wheel}{extra}"], check=True)
     return top / "venv/bin"
 
@@ -220,17 +225,22 @@ STEP = """      - blocks:
             input: {{command: "echo {0} > step{0}.txt; test {0} != 4"}}"""
 
 
-def prepared(shop, env):
-    """Prepare what the pages assume: a run, a loop, an analysis, an export, files with secrets."""
+def write_export(shop):
+    """Write an export of conversations."""
     with zipfile.ZipFile(shop / "export.zip", "w") as export:
         write_chats(shop / "chats.json", 1, 40)
         export.write(shop / "chats.json", "conversations.json")
+
+
+def prepared(shop, env):
+    """Prepare what the pages assume: a run, a loop, an analysis, an export, files with secrets."""
+    write_export(shop)
     steps = "\n".join(STEP.format(number) for number in range(1, 9))
     return run(PREPARE % steps, shop, env)
 
 
-def run(command, cwd, env):
-    words = [*test_tutorial.offline(), "bash", "-c", command]
+def run(command, cwd, env, *, network=False):
+    words = [*([] if network else test_tutorial.offline()), "bash", "-c", command]
     return subprocess.run(
         words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=False, timeout=60,
@@ -254,7 +264,7 @@ def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path)
 
     for page, commands in documented().items():
         for command in commands:
-            if any(part in command for part in NOT_RUN):
+            if any(part in command for part in NEED_MORE):
                 continue
             needs_tables = any(part in command for part in NEED_TABLES)
             path = f"{tables}:{env['PATH']}" if needs_tables else env["PATH"]
@@ -270,10 +280,101 @@ def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path)
     assert ran >= 100
 
 
-def test_every_line_that_is_not_run_is_still_documented():
-    told = "\n".join(command for commands in documented().values() for command in commands)
+STATE = """authProfiles:
+  - {profileId: default, label: Mine, billingFingerprint: key-aaaa}
+  - {profileId: work, label: Work, billingFingerprint: key-bbbb, configDirs: [%s]}
+sessions: []
+"""
+NOTES = [
+    {"blocks": [{"tool": "Bash", "input": {"command": f"echo {number} > note{number}"}}]}
+    for number in range(8)
+]
+# The real client's model: it works for one prompt and judges for all others.
+RULES = [
+    {"when": {"prompt": "Write eight files."}, "replies": [*NOTES, {"text": "Written."}]},
+    {"replies": [{"text": "You test late."}]},
+]
 
-    assert {part for part in NOT_RUN if part not in told} == set()
+
+def add_account(home):
+    """Add a second configuration directory, whose account is the profile `work`."""
+    shutil.copytree(home / ".claude", home / ".claude-work")
+    health = home / ".claude" / "session-health"
+    health.mkdir(exist_ok=True)
+    (health / "runtime-state.yaml").write_text(STATE % (home / ".claude-work"))
+
+
+def record_session(shop, env):
+    """Have the real client work in a directory whose files are saved; return the session's id."""
+    session = new_session()
+    work = f"claude -p 'Write eight files.' --session-id {session} --allowedTools Bash"
+    done = run(f"flightlog init --yes && flightlog lab track . && {work}", shop, env, network=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return session
+
+
+@contextmanager
+def real_client(top, env):
+    """Yield the environment in which `claude` is the real client, with the scripted model."""
+    (top / "tmp").mkdir()
+    path = f"{agent_program(PINNED).parent}:{env['PATH']}"
+    with serve_scenario(parse_scenario({"rules": RULES})) as model:
+        sandbox = ClientSandbox(top / "home", top / "tmp", model.url, fake_key())
+        yield env | isolated_environment(sandbox, path)
+
+
+def check_lines(cases, shop, env):
+    """Run the documented lines with the parts of `cases`; each prints the documented kind of text."""
+    for part, (kind, values) in cases.items():
+        commands = [line for page in documented().values() for line in page if part in line]
+        assert commands, f"{part} is not documented any more"
+        for command in commands:
+            line = filled_in(command)
+            for name, value in values.items():
+                line = line.replace(name, value)
+            # A run must not be inside the directory that its agent works in.
+            cwd = shop.parent if " replay " in line else shop
+            done = run(line, cwd, env, network=True)
+            assert done.returncode == 0, f"{line}\n{done.stdout[-1000:]}{done.stderr[-1000:]}"
+            assert kind in done.stdout, f"{line}\n{done.stdout[-1000:]}{done.stderr[-1000:]}"
+
+
+ANALYST = {"--analyst claude-code": ("You test late.", {}), "live swap 2123f2df": ("work", {})}
+
+
+@pytest.mark.slow
+def test_lines_that_need_the_real_client_or_accounts_work(tmp_path):
+    env, shop = machine(tmp_path, Path(sys.executable).parent)
+    write_export(shop)
+    add_account(tmp_path / "home")
+
+    with real_client(tmp_path, env) as env:
+        check_lines(ANALYST, shop, env)
+
+
+@pytest.mark.soak
+def test_lines_that_need_a_client_or_a_cluster_work_from_the_bare_wheel(bare, tmp_path):
+    env, shop = machine(tmp_path, bare)
+    ready = prepared(shop, env)
+    assert ready.returncode == 0, ready.stderr
+    add_account(tmp_path / "home")
+    scale = install_wheel(tmp_path / "scale", "[scale]")
+
+    with (
+        real_client(tmp_path, env | {"PATH": f"{scale}:{env['PATH']}"}) as env,
+        cluster(tmp_path, os.environ, workers=1) as workers,
+    ):
+        check_lines(ANALYST, shop, env)  # first: what is recorded next is part of a look back
+        small = {"--count 500": "--count 6", "--per-minute 300": "--per-minute 6000"}
+        named = {"5b368800": record_session(shop, env)}
+        cases = {
+            "5b368800 --list-turns": ("8  ", named),
+            "5b368800 --turn": ("exact", named),
+            "tcp://head:8786": ("6", small | {"tcp://head:8786": workers.address}),
+        }
+        check_lines(cases, shop, env)
+
+    assert [part for part in NEED_MORE if not any(part in case for case in ANALYST | cases)] == []
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 from retro.rooms import reported
 from support.cli_runs import FLIGHTLOG
 from support.journal_events import EARLIER, LATER
-from support.layouts import KEPT, ROOMS, VERSIONS, said, unpacked
+from support.layouts import KEPT, ROOMS, VERSIONS, describe_layout, unpacked
 from support.waiting import until
 
 JOURNALS = {
@@ -45,7 +45,7 @@ def plain(value):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path):
-    told = plain(said(unpacked(version, tmp_path)))
+    told = plain(describe_layout(unpacked(version, tmp_path)))
 
     assert told == json.loads((KEPT / f"{version}.json").read_text())
 
@@ -71,7 +71,7 @@ def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
                 file.write(json.dumps(row) + "\n")
         shard.unlink()
 
-    told = plain(said(tmp_path))["dataset"]
+    told = plain(describe_layout(tmp_path))["dataset"]
 
     assert told == json.loads((KEPT / f"{version}.json").read_text())["dataset"]
 
@@ -79,7 +79,7 @@ def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
 def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monkeypatch):
     """Of a made-up time when what is kept of a session was called otherwise; nothing of it opens before."""
     home = unpacked(VERSIONS[-1], tmp_path) / "flightlog"
-    wanted = plain(said(tmp_path))["archive"]
+    wanted = plain(describe_layout(tmp_path))["archive"]
     (meta,) = home.rglob("meta.json")
     meta.write_bytes(meta.read_bytes().replace(b'"files"', b'"copies"'))
     older = {
@@ -120,7 +120,7 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     copy = home / "backups" / "before-layout-2"
     assert str(copy) in done[0]
     assert (copy / meta.relative_to(home)).read_bytes() == older[meta.relative_to(home)]
-    assert plain(said(tmp_path))["archive"] == wanted
+    assert plain(describe_layout(tmp_path))["archive"] == wanted
     rest = {name: body for name, body in older.items() if name != meta.relative_to(home)}
     assert {name: (home / name).read_bytes() for name in rest} == rest
 
@@ -174,9 +174,9 @@ def later(root):
 
 def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
     root = unpacked(VERSIONS[-1], tmp_path)
-    before = plain(said(root))
+    before = plain(describe_layout(root))
     added = later(root)
-    now = plain(said(root))
+    now = plain(describe_layout(root))
     assert now == before, "what is not known changes nothing of what is"
 
     project = root / "project"

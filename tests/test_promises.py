@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools.promises.breaks import BREAKS
-from tools.promises.trial import PACKAGE, broken, copied, noticed, tried
+from tools.promises.trial import PACKAGE, break_text, copied, noticed, tried
 
 ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -80,7 +80,7 @@ def test_every_promise_is_broken_in_at_least_three_places():
 @pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file}")
 def test_a_break_still_fits_the_source(each):
     """The text stands there once, and what is put in its place is Python too."""
-    after = broken((ROOT / PACKAGE / each.file).read_text("utf-8"), each)
+    after = break_text((ROOT / PACKAGE / each.file).read_text("utf-8"), each)
 
     ast.parse(after)
 

@@ -116,7 +116,7 @@ def test_a_command_in_a_hint_can_be_copied():
                 assert before.endswith(BEFORE), f"{place}: after a colon: {said}"
 
 
-def spoken(path):
+def iter_words(path):
     """The words of a file that people may see: literals of code but for documentation, and the text of a template."""
     whole = path.read_text("utf-8")
     if path.suffix == ".html":
@@ -140,7 +140,7 @@ def test_the_same_command_has_the_same_name_everywhere():
         f"{path.relative_to(SOURCE)}: {said[:80]}"
         for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")])
         if str(path.relative_to(SOURCE)) not in LEFT_ALONE
-        for said in spoken(path)
+        for said in iter_words(path)
         if OTHER_NAMES.search(said)
     ]
 

@@ -27,6 +27,8 @@ COMMAND = (
     'own="$CLAUDE_PROJECT_DIR/.claude/settings.local.json"; '
     '[ -z "$PLUGIN_ROOT" ] || { agent=codex; user="${CODEX_HOME:-$HOME/.codex}/hooks.json"; '
     'own="$CLAUDE_PROJECT_DIR/.codex/hooks.json"; }; '
+    # It has the variables of the other two as well; `flightlog init` registers nothing with it.
+    '[ -z "$COPILOT_HOOK_DIR" ] || { agent=copilot; user=; own=; }; '
     f'grep -qsF {SETTINGS} "$user" "$own" || '
     'python3 -I -S "${CLAUDE_PLUGIN_ROOT}/hooks/flightlog/hooks/record.py" "$agent" --plugin '
     ">/dev/null 2>&1 || :"

@@ -64,7 +64,7 @@ def photograph_session(browser: Browser) -> bytes:
         page.go(pages.door)
         page.go(pages.root + path)
         page.js(_DRAWN)
-        return bytes(page.seen())
+        return bytes(page.screenshot())
 
 
 def print_rewind() -> list[str]:

@@ -106,12 +106,12 @@ def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
 def types(sessions: list[Records]) -> dict[str, format_drift.TypeFormat]:
     """What was learned, as it is kept on file."""
     return {
-        kind: _kept(one, len(sessions))
+        kind: _keep_type(one, len(sessions))
         for kind, one in sorted(format_drift.learn_types(sessions).items())
     }
 
 
-def _kept(one: format_drift.FormatObservation, sessions: int) -> format_drift.TypeFormat:
+def _keep_type(one: format_drift.FormatObservation, sessions: int) -> format_drift.TypeFormat:
     if one.count < SURE:
         return format_drift.TypeFormat((), tuple(sorted({*one.always, *one.sometimes})))
     return format_drift.TypeFormat(

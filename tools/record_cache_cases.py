@@ -173,10 +173,10 @@ def _take_step(client: TerminalClient, bench: Bench, step: Mapping[str, Any]) ->
     if "touch" in step:
         (bench.root / step["touch"]).touch()
     if "type" in step:
-        client.type_text(step["type"])
-    client.press(*step.get("keys", ()))
+        client.terminal.type_text(step["type"])
+    client.terminal.press(*step.get("keys", ()))
     if "until" in step:
-        client.wait_for(step["until"])
+        client.terminal.wait_for(step["until"])
     time.sleep(step.get("wait_s", 0))
 
 

@@ -30,7 +30,7 @@ def keep_all(config, home):
         adopt_session_files(str(home), session, recording.files)
 
 
-def told(config, home):
+def report_usage(config, home):
     from datetime import UTC
 
     archive = Archive({"claude-code": (str(config),)}, str(home))
@@ -44,14 +44,14 @@ def told(config, home):
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_deleted_session_is_shown_the_same_from_our_copy(places, sealed):
     config, home = places
-    before = told(config, home)
+    before = report_usage(config, home)
     keep_all(config, home)
     for session in Archive({"claude-code": (str(config),)}).recordings if sealed else ():
         seal_session(home, "claude-code", session, at_least=1)
 
     shutil.rmtree(config / "projects")
 
-    assert told(config, home) == before
+    assert report_usage(config, home) == before
     assert any(home.rglob("transcript.jsonl")) is not sealed
 
 

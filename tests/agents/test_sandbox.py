@@ -15,7 +15,7 @@ from flightlog.agents.sandbox import (
     parent_death_prefix,
     probe_isolation,
 )
-from support.unprivileged import as_nobody
+from support.unprivileged import run_unprivileged
 from support.waiting import alive, command_line, until
 
 PATH = os.environ["PATH"]
@@ -35,7 +35,7 @@ def place():
         yield root
 
 
-def seen(place, private):
+def run_inside(place, private):
     before = isolation_prefix(
         probe_isolation(PATH), [BindMount(place / private, place / "shared")], place / "shared"
     )
@@ -50,7 +50,7 @@ def seen(place, private):
 
 
 def test_each_sees_its_own_tree_at_the_shared_path(place):
-    told = [seen(place, name) for name in ("one", "two")]
+    told = [run_inside(place, name) for name in ("one", "two")]
 
     assert told == [(0, name, str(place / "shared"), str(os.getuid())) for name in ("one", "two")]
     assert (place / "one" / "made").read_text() == (place / "two" / "made").read_text() == "made\n"
@@ -58,7 +58,7 @@ def test_each_sees_its_own_tree_at_the_shared_path(place):
 
 
 def test_an_ordinary_user_gets_a_room_too_and_stays_itself(place):
-    code, who, where, user = as_nobody(lambda: seen(place, "one"))
+    code, who, where, user = run_unprivileged(lambda: run_inside(place, "one"))
 
     assert (code, who, where) == (0, "one", str(place / "shared"))
     assert user == str(65534 if os.getuid() == 0 else os.getuid())

@@ -35,15 +35,15 @@ DOORS = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def source_run(tmp_path_factory):
     """A finished run of another person."""
     return finished(tmp_path_factory.mktemp("theirs"))
 
 
 @pytest.fixture
-def place(made, tmp_path):
+def place(source_run, tmp_path):
     """A machine of one's own with a copy of that run in its project."""
-    shutil.copytree(made / "runs" / "run", tmp_path / "runs" / "evil", symlinks=True)
+    shutil.copytree(source_run / "runs" / "run", tmp_path / "runs" / "evil", symlinks=True)
     (tmp_path / "work").mkdir()
     return tmp_path
 

@@ -21,7 +21,7 @@ from flightlog.views.session.summary import outline_session
 from support.recordings import CASES, archive, config_dir
 
 
-def whole(found, name):
+def read_whole(found, name):
     fold = SessionFold(name, "claude-code", price)
     for item in found.iter_file_entries(found.recordings[name].files):
         fold.add(item)
@@ -32,7 +32,7 @@ def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            told, expected = SessionFollower(found, name).refresh(), whole(found, name)
+            told, expected = SessionFollower(found, name).refresh(), read_whole(found, name)
 
             assert (told.session, told.summary, told.subagents) == (
                 expected.session,

@@ -64,7 +64,7 @@ CASES = {
 }
 
 
-def written(bench):
+def read_records(bench):
     """Every record of every transcript, decoded by somebody else's parser."""
     files = sorted(bench.config.glob("projects/**/*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
@@ -81,9 +81,9 @@ def blocks(records, kind, key):
     )
 
 
-def assert_told_whole(bench):
+def assert_view_is_complete(bench):
     """The view holds every word, thought, call and result of the transcripts, once."""
-    records = written(bench)
+    records = read_records(bench)
     steps = [
         step
         for session in Archive({"claude-code": (str(bench.config),)}).iter_sessions()
@@ -126,7 +126,7 @@ def test_a_session_is_read_whole_and_counted_as_the_client_counts(bench, case):
 
     told = bench.run({"rules": CASES[case]}, f"Play: {case}.", session=session)
 
-    assert_told_whole(bench)
+    assert_view_is_complete(bench)
     truth = truths(bench)[session]
     assert adds_up(truth)
     assert [gap.reason for gap in truth.gaps] == ([GapReason.CUT] if case == "cut stream" else [])
@@ -190,7 +190,7 @@ def test_a_stopped_session_is_shown_up_to_its_end(bench, number):
         until(
             lambda: any(
                 record["type"] == "user" and record.get("toolUseResult")
-                for record in written(bench)
+                for record in read_records(bench)
             )
         )
         running.signal(number)

@@ -15,7 +15,7 @@ def project(tmp_path_factory):
     return build(make_bench(tmp_path_factory.mktemp("tab") / "machine"))
 
 
-def asked(project, *words, program="flightlog", shell="zsh", cwd=None):
+def complete_word(project, *words, program="flightlog", shell="zsh", cwd=None):
     """What a shell is offered for the last word."""
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
     said = {
@@ -30,26 +30,28 @@ def asked(project, *words, program="flightlog", shell="zsh", cwd=None):
 
 
 def test_commands_options_and_ids_are_offered(project):
-    assert "trace" in asked(project, "tr")
-    assert "--json" in asked(project, "session", "list", "--js")
-    assert project.session in asked(project, "session", "show", project.session[:3])
-    assert project.session in asked(project, "trace", project.session[:3])
-    assert project.issue in asked(project, "trace", project.issue[:4])
-    assert project.issue in asked(project, "issue", "preview", "")
-    assert "tax" in asked(project, "lab", "inspect", "t")
-    assert "session-001-shop" in asked(project, "loop", "status", "--session", "s")
-    assert any(each.startswith("chat-") for each in asked(project, "dataset", "judge", "chat"))
-    assert "cost-models" in asked(project, "retro", "feedback", "rate", "cost")
+    assert "trace" in complete_word(project, "tr")
+    assert "--json" in complete_word(project, "session", "list", "--js")
+    assert project.session in complete_word(project, "session", "show", project.session[:3])
+    assert project.session in complete_word(project, "trace", project.session[:3])
+    assert project.issue in complete_word(project, "trace", project.issue[:4])
+    assert project.issue in complete_word(project, "issue", "preview", "")
+    assert "tax" in complete_word(project, "lab", "inspect", "t")
+    assert "session-001-shop" in complete_word(project, "loop", "status", "--session", "s")
+    assert any(
+        each.startswith("chat-") for each in complete_word(project, "dataset", "judge", "chat")
+    )
+    assert "cost-models" in complete_word(project, "retro", "feedback", "rate", "cost")
 
 
 def test_the_other_names_complete_too(project):
-    assert "tax" in asked(project, "inspect", "t", program="harness")
-    assert "status" in asked(project, "st", program="ralph-runtime")
+    assert "tax" in complete_word(project, "inspect", "t", program="harness")
+    assert "status" in complete_word(project, "st", program="ralph-runtime")
 
 
 def test_where_nothing_is_nothing_is_offered_and_nothing_is_said(project, tmp_path):
-    assert asked(project, "lab", "inspect", "", cwd=tmp_path) == []
-    assert asked(project, "session", "show", "no-such-beginning") == []
+    assert complete_word(project, "lab", "inspect", "", cwd=tmp_path) == []
+    assert complete_word(project, "session", "show", "no-such-beginning") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -17,7 +17,7 @@ from flightlog.store.locks import exclusive_lock
 from support.archive_maker import prompt, put, reply
 from support.cli_runs import FLIGHTLOG, environment, flightlog, within
 from support.pages import running
-from support.unprivileged import as_nobody
+from support.unprivileged import run_unprivileged
 from support.waiting import until
 
 SESSIONS = [f"{number}0000000-0000-4000-8000-000000000000" for number in range(3)]
@@ -215,7 +215,7 @@ def test_a_session_directory_without_permission_hides_no_other(original):
         for command in commands:
             within(original, *command)  # loads every module while permissions do not count
 
-        ran = as_nobody(lambda: [tuple(within(archive, *command)) for command in commands])
+        ran = run_unprivileged(lambda: [tuple(within(archive, *command)) for command in commands])
 
     assert [code for code, _, _ in ran] == [0] * 5
     assert sorted(each["session"] for each in json.loads(ran[-1][1])) == SESSIONS

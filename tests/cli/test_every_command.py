@@ -8,7 +8,7 @@ import click
 import pytest
 
 from flightlog.cli.main import cli
-from retro.planted import chats, written
+from retro.planted import chats, encode_chats
 from support.cli_runs import within
 from support.recordings import config_dir
 
@@ -79,13 +79,13 @@ def test_every_command_says_what_it_does_and_gives_an_example_of_itself(name):
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
+def run_command(tmp_path, monkeypatch):
     """Run a command in a repository with one recording and one export; return what it prints, as a value."""
     config = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
     place = tmp_path / "place"
     place.mkdir()
     subprocess.run(["git", "init", "-q", place], check=True)
-    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    (place / "export.json").write_bytes(encode_chats(chats(1, 30)[0]))
     monkeypatch.chdir(place)
 
     def run(*words, code=0):
@@ -96,20 +96,20 @@ def told(tmp_path, monkeypatch):
     return run
 
 
-def test_an_issue_is_carried_along_in_json(told):
-    draft = told("issue", "report-bug", "--title", "Broken", "--description", "It fails")
-    told("issue", "process")
-    (cluster,) = told("issue", "clusters")
+def test_an_issue_is_carried_along_in_json(run_command):
+    draft = run_command("issue", "report-bug", "--title", "Broken", "--description", "It fails")
+    run_command("issue", "process")
+    (cluster,) = run_command("issue", "clusters")
     issue = cluster["issue_ids"][0]
 
     assert draft["draft"]["title"] == "Broken"
     assert draft["path"].endswith(".json")
-    assert told("issue", "approve", cluster["id"]) == {"approved_clusters": [cluster["id"]]}
-    assert told("issue", "publish", "--dry-run")["is_written"] is False
-    assert [each["path"] for each in told("issue", "preview")] == told(
+    assert run_command("issue", "approve", cluster["id"]) == {"approved_clusters": [cluster["id"]]}
+    assert run_command("issue", "publish", "--dry-run")["is_written"] is False
+    assert [each["path"] for each in run_command("issue", "preview")] == run_command(
         "issue", "publish", "--dry-run"
     )["files"]
-    (path,) = told("issue", "publish")["files"]
+    (path,) = run_command("issue", "publish")["files"]
     assert issue in path
     for verb, status in (
         ("start", "in_progress"),
@@ -117,47 +117,47 @@ def test_an_issue_is_carried_along_in_json(told):
         ("reopen", "triaged"),
         ("wontfix", "wont_fix"),
     ):
-        assert told("issue", verb, issue)["status"] == status
-    told("issue", "reopen", issue)
-    told("issue", "process")
-    told("issue", "start", issue)
-    assert told("issue", "resolve", issue, "--notes", "done")["status"] == "resolved"
+        assert run_command("issue", verb, issue)["status"] == status
+    run_command("issue", "reopen", issue)
+    run_command("issue", "process")
+    run_command("issue", "start", issue)
+    assert run_command("issue", "resolve", issue, "--notes", "done")["status"] == "resolved"
 
 
-def test_feedback_and_preferences_are_kept_in_json(told):
-    found = told("retro", "export.json", "--no-draw")["patterns"]
+def test_feedback_and_preferences_are_kept_in_json(run_command):
+    found = run_command("retro", "export.json", "--no-draw")["patterns"]
 
     for words in (
         ("rate", found[0]["id"], "4"),
         ("answer", "overall_value", "much", "--rating", "4"),
         ("gap", "It misses something"),
     ):
-        assert told("retro", "feedback", *words)["path"].endswith(".json")
-    assert told("retro", "prefs", "set", "focus_areas", "a, b") == {
+        assert run_command("retro", "feedback", *words)["path"].endswith(".json")
+    assert run_command("retro", "prefs", "set", "focus_areas", "a, b") == {
         "name": "focus_areas",
         "values": ["a", "b"],
     }
-    assert told("retro", "prefs", "show")["focus_areas"] == ["a", "b"]
+    assert run_command("retro", "prefs", "show")["focus_areas"] == ["a", "b"]
 
 
-def test_what_an_artifact_saved_is_taken_in_in_json(told, tmp_path):
+def test_what_an_artifact_saved_is_taken_in_in_json(run_command, tmp_path):
     (tmp_path / "feedback.json").write_text(json.dumps({"ratings": {"activity": 4}}))
 
-    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["path"].endswith(
-        ".json"
-    )
+    assert run_command("retro", "feedback", "import", str(tmp_path / "feedback.json"))[
+        "path"
+    ].endswith(".json")
 
 
-def test_a_key_is_shown_and_exported_in_json(told):
-    exported = told("privacy", "key", "export")
+def test_a_key_is_shown_and_exported_in_json(run_command):
+    exported = run_command("privacy", "key", "export")
 
-    assert told("privacy", "key", "show")["fingerprint"] == exported["fingerprint"]
-    assert exported["key"] not in json.dumps(told("privacy", "key", "show"))
+    assert run_command("privacy", "key", "show")["fingerprint"] == exported["fingerprint"]
+    assert exported["key"] not in json.dumps(run_command("privacy", "key", "show"))
 
 
-def test_a_shared_page_is_described_as_json(told, tmp_path):
-    written_to = told("share", "2123f2df", "--output", str(tmp_path / "page.html"))
-    printed = told("share", "2123f2df")
+def test_a_shared_page_is_described_as_json(run_command, tmp_path):
+    written_to = run_command("share", "2123f2df", "--output", str(tmp_path / "page.html"))
+    printed = run_command("share", "2123f2df")
 
     assert written_to["output"] == str(tmp_path / "page.html")
     assert printed["html"] == (tmp_path / "page.html").read_text()
@@ -169,27 +169,30 @@ def test_a_shared_page_is_described_as_json(told, tmp_path):
     )
 
 
-def test_the_example_and_the_schema_of_a_plan_in_json(told, tmp_path):
-    made = told("loop", "example", str(tmp_path / "here"))
+def test_the_example_and_the_schema_of_a_plan_in_json(run_command, tmp_path):
+    made = run_command("loop", "example", str(tmp_path / "here"))
 
     assert {path.rpartition("/")[2] for path in made} == {
         path.name for path in (tmp_path / "here").iterdir()
     }
-    assert told("loop", "schema")["$defs"]
+    assert run_command("loop", "schema")["$defs"]
 
 
-def test_simulated_sessions_are_one_value_however_many_there_are(told):
+def test_simulated_sessions_are_one_value_however_many_there_are(run_command):
     assert [
-        len(told("loop", "simulate", "--count", str(count))["simulations"]) for count in (1, 3)
+        len(run_command("loop", "simulate", "--count", str(count))["simulations"])
+        for count in (1, 3)
     ] == [
         1,
         0,
     ]
 
 
-def test_an_export_is_described_as_json(told, tmp_path):
-    page = told("session", "export", "2123f2df", "--output", str(tmp_path / "one.md"))
-    trajectory = told("session", "export", "2123f2df", "--atif", "--output", str(tmp_path / "atif"))
+def test_an_export_is_described_as_json(run_command, tmp_path):
+    page = run_command("session", "export", "2123f2df", "--output", str(tmp_path / "one.md"))
+    trajectory = run_command(
+        "session", "export", "2123f2df", "--atif", "--output", str(tmp_path / "atif")
+    )
 
     assert (page["format"], (tmp_path / "one.md").stat().st_size > 0) == ("md", True)
     assert trajectory["files"] == len(

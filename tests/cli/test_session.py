@@ -45,7 +45,7 @@ def two(tmp_path):
     return tmp_path
 
 
-def told(root, *arguments):
+def list_sessions(root, *arguments):
     ran = within(root, *arguments)
     assert ran.code == 0, ran.err
     return json.loads(ran.out)
@@ -53,7 +53,7 @@ def told(root, *arguments):
 
 @pytest.mark.parametrize("by", ["session", "day", "month", "model", "project", "block"])
 def test_usage_as_json_has_the_documented_keys(two, by):
-    report = told(two, "session", "usage", "--json", "--by", by)
+    report = list_sessions(two, "session", "usage", "--json", "--by", by)
 
     assert report["total"].keys() >= TOKENS
     assert report["unrecorded"].keys() >= TOKENS
@@ -71,9 +71,9 @@ def test_rows_carry_their_key(two):
     def keys(by):
         return {
             row[by]
-            for row in told(two, "session", "usage", "--json", "--by", by, "--timezone", "UTC")[
-                "rows"
-            ]
+            for row in list_sessions(
+                two, "session", "usage", "--json", "--by", by, "--timezone", "UTC"
+            )["rows"]
         }
 
     assert keys("project") == {"/home/ada/shop", "/home/ada/bank"}
@@ -86,7 +86,7 @@ def test_rows_carry_their_key(two):
 
 def test_usage_can_be_limited_in_time_and_place(two):
     def counted(*more):
-        return told(two, "session", "usage", "--json", *more)["total"]["responses"]
+        return list_sessions(two, "session", "usage", "--json", *more)["total"]["responses"]
 
     assert counted() == 2
     assert counted("--project", "bank") == 1
@@ -99,7 +99,7 @@ def test_an_unknown_model_has_no_cost_and_is_named(two):
     record["message"]["model"] = "mystery"
     write(two, "third", record)
 
-    report = told(two, "session", "usage", "--json", "--by", "model")
+    report = list_sessions(two, "session", "usage", "--json", "--by", "model")
 
     (row,) = [row for row in report["rows"] if row["model"] == "mystery"]
     assert row["cost_usd"] is None
@@ -111,9 +111,10 @@ def test_a_list_is_newest_first_and_says_what_it_left_out(two):
     ran = within(two, "session", "list", "--limit", "1")
 
     assert "1 more: flightlog session list --limit 0" in ran.err
-    assert len(told(two, "session", "list", "--json", "--limit", "0")) == 2
+    assert len(list_sessions(two, "session", "list", "--json", "--limit", "0")) == 2
     assert [
-        each["project"] for each in told(two, "session", "list", "--json", "--project", "bank")
+        each["project"]
+        for each in list_sessions(two, "session", "list", "--json", "--project", "bank")
     ] == ["/home/ada/bank"]
     assert within(two, "session", "list", "--limit", "-1").code == 2
 
@@ -127,14 +128,16 @@ def test_empty_sessions_are_counted_and_shown_on_request(two):
     assert "1 empty session hidden: --all" in ran.err
     assert empty[:8] not in ran.out
     assert empty[:8] in within(two, "session", "list", "--all").out
-    assert len(told(two, "session", "list", "--json")) == 2
-    assert len(told(two, "session", "list", "--json", "--all")) == 3
+    assert len(list_sessions(two, "session", "list", "--json")) == 2
+    assert len(list_sessions(two, "session", "list", "--json", "--all")) == 3
 
 
 def test_a_list_as_json_has_the_documented_keys(two):
     keys = "session agent title project started_ms ended_ms turns steps tool_calls unknown_records"
 
-    assert all(row.keys() >= set(keys.split()) for row in told(two, "session", "list", "--json"))
+    assert all(
+        row.keys() >= set(keys.split()) for row in list_sessions(two, "session", "list", "--json")
+    )
 
 
 def test_an_empty_machine_gets_a_first_command(tmp_path):
@@ -142,8 +145,8 @@ def test_an_empty_machine_gets_a_first_command(tmp_path):
 
     assert ran.code == 0
     assert "flightlog demo" in ran.err
-    assert told(tmp_path, "session", "list", "--json") == []
-    assert told(tmp_path, "session", "usage", "--json")["rows"] == []
+    assert list_sessions(tmp_path, "session", "list", "--json") == []
+    assert list_sessions(tmp_path, "session", "usage", "--json")["rows"] == []
 
 
 def test_show_opens_a_session_a_turn_and_a_step(two):
@@ -151,11 +154,11 @@ def test_show_opens_a_session_a_turn_and_a_step(two):
     assert within(two, "session", "show", f"{SESSION[:10]}#1.1").out.startswith(
         "#1.1  claude-opus-5-5"
     )
-    step = told(two, "session", "show", f"{SESSION}#1.1", "--json")
+    step = list_sessions(two, "session", "show", f"{SESSION}#1.1", "--json")
     assert step["message_id"] == "m1"
     assert step.keys() >= TOKENS
-    assert told(two, "session", "show", f"{SESSION}#1", "--json")["number"] == 1
-    assert told(two, "session", "show", SESSION, "--json")["id"] == SESSION
+    assert list_sessions(two, "session", "show", f"{SESSION}#1", "--json")["number"] == 1
+    assert list_sessions(two, "session", "show", SESSION, "--json")["id"] == SESSION
 
 
 @pytest.mark.parametrize(
@@ -270,8 +273,8 @@ def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
         "2.1.325/subagent-foreground",
     )
 
-    listed = told(root, "session", "list", "--json", "--limit", "0")
-    counted = told(root, "session", "usage", "--json", "--by", "session")
+    listed = list_sessions(root, "session", "list", "--json", "--limit", "0")
+    counted = list_sessions(root, "session", "usage", "--json", "--by", "session")
 
     assert all(each.keys() >= TOKENS for each in listed)
     assert {each["session"] for each in listed} == {row["session"] for row in counted["rows"]}
@@ -296,8 +299,8 @@ def uncertain(tmp_path):
 
 
 def test_a_lower_bound_is_the_same_in_list_usage_and_show(uncertain):
-    usage = told(uncertain, "session", "usage", "--by", "session", "--json")["rows"]
-    listed = {row["session"]: row for row in told(uncertain, "session", "list", "--json")}
+    usage = list_sessions(uncertain, "session", "usage", "--by", "session", "--json")["rows"]
+    listed = {row["session"]: row for row in list_sessions(uncertain, "session", "list", "--json")}
 
     for row in usage:
         keys = ("is_lower_bound", "lacks_tokens", "unknown_responses", "cost_usd", "cost_source")
@@ -321,8 +324,8 @@ def test_a_total_with_an_unknown_part_says_so(uncertain):
 
 @pytest.mark.parametrize("by", ["session", "day", "block"])
 def test_an_estimate_is_apart_from_the_recorded_figures(uncertain, by):
-    plain = told(uncertain, "session", "usage", "--by", by, "--json")
-    report = told(uncertain, "session", "usage", "--by", by, "--json", "--estimate")
+    plain = list_sessions(uncertain, "session", "usage", "--by", by, "--json")
+    report = list_sessions(uncertain, "session", "usage", "--by", by, "--json", "--estimate")
 
     estimated = report["total"]["estimated_output_tokens"]
 
@@ -339,7 +342,7 @@ def test_the_head_of_a_fork_counts_its_own_responses(tmp_path):
     own = [user("more", 4), assistant("m2", 5, tokens={"output_tokens": 5})]
     write(tmp_path, SESSION, *copied)
     write(tmp_path, OTHER, *copied, *own)
-    rows = told(tmp_path, "session", "usage", "--by", "session", "--json")["rows"]
+    rows = list_sessions(tmp_path, "session", "usage", "--by", "session", "--json")["rows"]
 
     lines = within(tmp_path, "session", "show", OTHER).out.splitlines()
 
@@ -360,7 +363,7 @@ def test_doctor_and_up_name_files_in_an_unknown_layout(two):
     write(two, "s/chat", {"costUSD": 1})
 
     assert "s/chat.jsonl" in within(two, "doctor").out
-    assert told(two, "up", "--json")["unread_files"] == 1
+    assert list_sessions(two, "up", "--json")["unread_files"] == 1
 
 
 def test_touching_every_file_changes_neither_order_nor_running(tmp_path):
@@ -385,4 +388,4 @@ def test_touching_every_file_changes_neither_order_nor_running(tmp_path):
 def test_a_prompt_about_an_error_of_an_api_is_no_empty_session(tmp_path):
     write(tmp_path, SESSION, user("API Error 500 is what my backend returns", 1))
 
-    assert len(told(tmp_path, "session", "list", "--json")) == 1
+    assert len(list_sessions(tmp_path, "session", "list", "--json")) == 1

@@ -11,7 +11,7 @@ from support.recordings import config_dir
 CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground")
 
 
-def asked(config, *arguments):
+def run_settle(config, *arguments):
     ran = within(config, *arguments, "--json")
     return ran.code, json.loads(ran.out)
 
@@ -19,7 +19,7 @@ def asked(config, *arguments):
 def test_settle_keeps_everything_and_doing_it_again_copies_nothing(tmp_path):
     config = config_dir(tmp_path, *CASES)
 
-    first, again = asked(config, "settle"), asked(config, "settle")
+    first, again = run_settle(config, "settle"), run_settle(config, "settle")
 
     assert (first[0], first[1]["sessions"]) == (0, 2)
     assert first[1]["adopted_bytes"] > 100_000
@@ -32,7 +32,7 @@ def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
     transcript.rename(tmp_path / "elsewhere.jsonl")
     transcript.symlink_to(tmp_path / "elsewhere.jsonl")
 
-    code, report = asked(config, "settle")
+    code, report = run_settle(config, "settle")
     transcript.unlink()
 
     assert (code, report["failures"]) == (0, [])
@@ -43,12 +43,12 @@ def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
 
 def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     config = config_dir(tmp_path, *CASES)
-    assert asked(config, "status")[1]["unarchived_sessions"] == 2
+    assert run_settle(config, "status")[1]["unarchived_sessions"] == 2
 
     within(config, "settle")
     shutil.rmtree(config / "projects")
 
-    told = asked(config, "status")[1]
+    told = run_settle(config, "status")[1]
     assert (
         told["archived_sessions"],
         told["archived_only_sessions"],
@@ -67,10 +67,10 @@ def test_status_says_what_is_kept_and_what_is_not(tmp_path):
 def test_one_session_is_settled_by_its_beginning(tmp_path):
     config = config_dir(tmp_path, *CASES)
 
-    code, told = asked(config, "settle", "2123")
+    code, told = run_settle(config, "settle", "2123")
 
     assert (code, told["sessions"]) == (0, 1)
-    assert asked(config, "status")[1]["archived_sessions"] == 1
+    assert run_settle(config, "status")[1]["archived_sessions"] == 1
 
 
 def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
@@ -81,7 +81,7 @@ def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
     hooks.parent.mkdir(parents=True)
     hooks.write_text(json.dumps({"payload": {"transcript_path": str(path)}}) + "\nnot json\n")
 
-    code, _ = asked(config, "settle", path.stem)
+    code, _ = run_settle(config, "settle", path.stem)
 
     assert code == 0
     assert (hooks.parent / "transcript.jsonl").read_bytes() == path.read_bytes()
@@ -112,12 +112,12 @@ def test_old_sessions_are_sealed_and_still_shown(tmp_path):
     config = config_dir(tmp_path, *CASES)
     before = within(config, "session", "usage", "--json", "--by", "session").out
 
-    code, told = asked(config, "settle")
+    code, told = run_settle(config, "settle")
     more = within(config, "settle", "--json", FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS="0")
     assert (code, told["sealed_files"], json.loads(more.out)["sealed_files"]) == (0, 0, 0)
     for path in config.glob("projects/**/*.jsonl"):
         os.utime(path, (1_600_000_000, 1_600_000_000))
-    assert asked(config, "settle")[1]["sealed_files"] >= 2
+    assert run_settle(config, "settle")[1]["sealed_files"] >= 2
     shutil.rmtree(config / "projects")
 
     assert within(config, "session", "usage", "--json", "--by", "session").out == before

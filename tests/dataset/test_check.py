@@ -15,25 +15,25 @@ def whats(ground):
     return {(one.kind, one.is_note) for one in check_dataset(ground.place)}
 
 
-def begun(ground):
+def start_dataset(ground):
     ground.on().write(SESSION, *turn(1, "x", "y", ("Read", {"file_path": "a.py"}, "z")))
     capture_session(ground.kit(), ground.recording(SESSION))
     return ground
 
 
 def test_what_we_write_is_in_order(ground):
-    assert check_dataset(begun(ground).place) == []
+    assert check_dataset(start_dataset(ground).place) == []
 
 
 def test_an_ignore_rule_that_hides_the_rows_is_found(ground):
-    begun(ground)
+    start_dataset(ground)
     (ground.top / ".gitignore").write_text(".git-ml/\n")
 
     assert ("ignored", False) in whats(ground)
 
 
 def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
-    begun(ground)
+    start_dataset(ground)
     shard = ground.shards[0]
     rows = ground.book.rows
     shard.write_bytes(shard.read_bytes() + b'{"kind":"chat","id"\n')
@@ -50,7 +50,7 @@ def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
 
 
 def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
-    begun(ground)
+    start_dataset(ground)
     path = ground.place.pending_dir / "2026-11-02-other-0123456789ab.jsonl"
     path.write_text(
         '{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n'
@@ -94,7 +94,7 @@ def test_links_ids_schema_and_sizes_are_looked_at(ground):
 
 
 def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
-    begun(ground)
+    start_dataset(ground)
     (ground.place.tracked_dir / "chats.jsonl").write_text(
         '{"kind":"chat","id":"c","uuid":"u","rev":1}\n'
     )
@@ -103,7 +103,7 @@ def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
 
 
 def test_a_chat_whose_session_is_missing_is_worth_a_note(ground):
-    begun(ground)
+    start_dataset(ground)
     row = {"kind": "chat", "id": "chat-2", "uuid": "b", "session_id": "0badf00d", "rev": 1,
            "timestamp": "t", "input": "x", "output": "y", "tools": [], "files": []}  # fmt: skip
     write_shard(ground.place, "s", [row], 0, ground.kit().redactor)

@@ -70,16 +70,16 @@ def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
     made = export_dataset(ground.book, "parquet", tmp_path / "rows")
     usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
-    def asked(question):
+    def run_query(question):
         return duckdb.sql(question).fetchall()
 
     files = f"read_parquet('{tmp_path}/rows/chats/*/*/*.parquet', hive_partitioning=true)"
-    assert asked(f"select count(*), count(distinct id || uuid) from {files}") == [
+    assert run_query(f"select count(*), count(distinct id || uuid) from {files}") == [
         (made["chats"],) * 2
     ]
-    assert asked(f"select distinct agent from {files}") == [("claude-code",)]
+    assert run_query(f"select distinct agent from {files}") == [("claude-code",)]
     responses = f"read_parquet('{tmp_path}/rows/responses/*/*/*.parquet', hive_partitioning=true)"
-    sums = asked(
+    sums = run_query(
         f"select sum(input_tokens), sum(output_tokens), sum(cache_read_tokens) from {responses}"
     )
     assert sums == [(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)]

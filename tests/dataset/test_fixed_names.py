@@ -40,7 +40,7 @@ class Rows(Ground):
             check=False,
         )
 
-    def seen(self):
+    def list_chats(self):
         return sorted(row["id"] for row in self.rows("chat"))
 
 
@@ -76,7 +76,7 @@ def test_a_work_tree_merges_a_picked_compaction_and_each_row_is_read_once(picked
     merged = picked.tried("merge", "-q", "--no-edit", "other")
 
     assert merged.returncode == 0, merged.stdout
-    assert picked.seen() == ["chat-1", "chat-2"]
+    assert picked.list_chats() == ["chat-1", "chat-2"]
     compact_dataset(picked.place, RECORDS, default="main")
     assert len((picked.top / CHATS).read_bytes().splitlines()) == 2
 
@@ -90,7 +90,7 @@ def test_many_at_once_are_refused_and_one_at_a_time_are_not(picked):
     assert [
         picked.tried("merge", "-q", "--no-edit", name).returncode for name in ("other", "third")
     ] == [0, 0]
-    assert picked.seen() == ["chat-1", "chat-2"]
+    assert picked.list_chats() == ["chat-1", "chat-2"]
 
 
 def test_server_merge_without_attributes_conflicts_on_fixed_names_only(picked, tmp_path):
@@ -114,7 +114,7 @@ def test_the_beginning_can_be_taken_back_at_any_time_and_no_row_goes(picked):
     merged = picked.tried("merge", "-q", "--no-edit", "main")
 
     assert merged.returncode == 0, merged.stdout
-    assert picked.seen() == ["chat-1", "chat-2"]
+    assert picked.list_chats() == ["chat-1", "chat-2"]
 
 
 def test_committed_compaction_is_not_picked_reverted_or_rebased(
@@ -139,7 +139,7 @@ def test_committed_compaction_is_not_picked_reverted_or_rebased(
     ground.git("checkout", "-q", "main")
     ground.git("rebase", "-q", onto)
     assert not (ground.top / CHATS).exists()
-    assert ground.seen() == ["chat-1", "chat-2"]
+    assert ground.list_chats() == ["chat-1", "chat-2"]
 
 
 def test_committing_a_compaction_keeps_staged_and_changed_files(tmp_path):
@@ -181,7 +181,7 @@ def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked):
 
     assert picked.tried("merge", "-q", "--no-edit", "other").returncode == 1
     assert b"<<<<<<<" in (picked.top / CHATS).read_bytes()
-    assert picked.seen() == ["chat-1", "chat-2"]
+    assert picked.list_chats() == ["chat-1", "chat-2"]
     compact_dataset(picked.place, RECORDS, default="main")
     assert b"<<<<<<<" not in (picked.top / CHATS).read_bytes()
-    assert picked.seen() == ["chat-1", "chat-2"]
+    assert picked.list_chats() == ["chat-1", "chat-2"]

@@ -3,7 +3,7 @@ import tempfile
 from pathlib import Path
 
 from flightlog.dataset.state import MARK, find_collecting_root
-from support.unprivileged import as_nobody
+from support.unprivileged import run_unprivileged
 
 
 def test_a_mark_that_may_not_be_read_is_no_mark():
@@ -17,5 +17,5 @@ def test_a_mark_that_may_not_be_read_is_no_mark():
         assert find_collecting_root(root) == root
         mark.parent.chmod(0)
 
-        assert as_nobody(lambda: find_collecting_root(root)) is None
+        assert run_unprivileged(lambda: find_collecting_root(root)) is None
         mark.parent.chmod(0o700)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.hooking import lost, payload, recorded, run_hook
+from support.hooking import count_lost, payload, recorded, run_hook
 from support.real_agent import make_bench, new_session
 from support.waiting import until
 
@@ -64,4 +64,4 @@ def test_sixteen_agents_at_once_lose_nothing_and_notice_nothing(tmp_path):
         assert sorted(event["payload"]["n"] for event in recorded(home, f"loud-{number}")) == list(
             range(count)
         )
-    assert lost(home) == 0
+    assert count_lost(home) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from flightlog.setup.install import SCRIPT
 from support.cli_runs import flightlog
-from support.hooking import lost, payload, recorded, run_hook
+from support.hooking import count_lost, payload, recorded, run_hook
 
 PYTHON = str(Path(sys.executable).resolve())
 PACKAGE = {"flightlog", "flightlog.hooks"}
@@ -61,7 +61,7 @@ def test_a_disk_that_refuses_costs_the_record_and_says_so(tmp_path, name):
     run_hook(tmp_path, payload(), prefix=inject(f"write:error={name}"))
 
     assert (tmp_path / "sessions/claude-code/session-1/hooks.jsonl").read_bytes() == before
-    assert lost(tmp_path) == 1
+    assert count_lost(tmp_path) == 1
 
 
 def test_a_full_disk_keeps_what_was_written_and_counts_the_rest(tmp_path):
@@ -75,7 +75,7 @@ def test_a_full_disk_keeps_what_was_written_and_counts_the_rest(tmp_path):
         for number in range(30):
             run_hook(tmp_path, payload(n=number, pad="x" * 5000), FLIGHTLOG_HOME=str(disk))
         kept = [event["payload"]["n"] for event in recorded(disk)]
-        missing = lost(disk) + lost(tmp_path)
+        missing = count_lost(disk) + count_lost(tmp_path)
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -107,7 +107,7 @@ def test_a_lock_that_is_never_given_back_costs_a_shard_not_the_record(tmp_path):
         run_hook(tmp_path, payload(n=1))
 
     assert [event["payload"]["n"] for event in recorded(tmp_path)] == [0, 1]
-    assert lost(tmp_path) == 0
+    assert count_lost(tmp_path) == 0
 
 
 def test_a_line_torn_by_a_crash_is_sealed_off(tmp_path):

@@ -16,7 +16,7 @@ import pytest
 from flightlog.hooks import recorder, writer
 from flightlog.model import addresses
 from flightlog.setup.install import SCRIPT, build_hook_command
-from support.hooking import COMMAND, lost, payload, recorded, run_hook
+from support.hooking import COMMAND, count_lost, payload, recorded, run_hook
 from support.waiting import until
 
 MEGABYTE = 1 << 20
@@ -336,7 +336,7 @@ def test_a_home_that_cannot_be_used_costs_the_record_and_says_so(tmp_path, obsta
 
     run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
 
-    assert lost(tmp_path) + lost(home) == 1
+    assert count_lost(tmp_path) + count_lost(home) == 1
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -344,7 +344,7 @@ def test_a_broken_home_variable_is_not_noticed_by_the_agent(tmp_path):
     run_hook(tmp_path, payload("Stop"), FLIGHTLOG_HOME="/proc/nothing")
     run_hook(tmp_path, payload("Stop"), FLIGHTLOG_HOME="/dev/null/x", TMPDIR="/dev/null")
 
-    assert lost(tmp_path) == 1
+    assert count_lost(tmp_path) == 1
 
 
 @pytest.mark.slow
@@ -363,7 +363,7 @@ def test_stdin_that_never_ends_costs_the_agent_a_second(tmp_path):
             check=False,
         )
         waited = time.monotonic() - started
-        until(lambda: lost(tmp_path) == 1)
+        until(lambda: count_lost(tmp_path) == 1)
         silent.kill()
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

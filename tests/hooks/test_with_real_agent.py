@@ -318,11 +318,11 @@ def test_the_settle_a_session_starts_keeps_its_transcript(watched):
     (source,) = watched.config.glob(f"projects/*/{session}.jsonl")
     directory = watched.recordings / "sessions" / "claude-code" / session
 
-    def kept():
+    def find_copies():
         return [
             path for path in directory.rglob("*.jsonl") if path.read_bytes() == source.read_bytes()
         ]
 
-    until(kept)
+    until(find_copies)
     assert [path for path in directory.iterdir() if path.name == "settle.lock"]
     until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])

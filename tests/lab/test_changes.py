@@ -39,7 +39,7 @@ def saved(*requests, subagents=()):
     ]
 
 
-def told(main, calls, trees, **subagents):
+def list_attributions(main, calls, trees, **subagents):
     found = iter_intervals("t0", trees, calls, session(main, **subagents))
     return [
         (each.owner.step.message_id if each.owner else None, each.attribution) for each in found
@@ -56,7 +56,7 @@ def test_what_changed_between_two_requests_is_the_step_betweens():
     main = [step("a", BASH), step("b", BASH), step("c")]
     calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
 
-    assert told(main, calls, saved(1, 2, 3, 0)) == [
+    assert list_attributions(main, calls, saved(1, 2, 3, 0)) == [
         (None, "background"),  # before the first answer nobody worked
         ("a", "exact"),
         ("b", "exact"),
@@ -68,8 +68,8 @@ def test_a_request_that_was_tried_again_shifts_nothing():
     main = [step("a", BASH), step("b")]
     calls = [call(1, "", "a"), call(2, "", ""), call(3, "", "b"), call(4, SIDE, "title")]
 
-    assert told(main, calls, saved(1, 2, 3, 4, 0))[1] == ("a", "exact")
-    assert told(main, calls, saved(1, 2, 3, 4, 0))[2][1] == "background"
+    assert list_attributions(main, calls, saved(1, 2, 3, 4, 0))[1] == ("a", "exact")
+    assert list_attributions(main, calls, saved(1, 2, 3, 4, 0))[2][1] == "background"
 
 
 def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
@@ -77,7 +77,10 @@ def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
     calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "x", "x2"), call(4, "", "b")]
     trees = saved(1, 2, 3, 4, 0, subagents={2: "x", 3: "x"})
 
-    assert told(main, calls, trees, x=[step("x1", BASH), step("x2")])[2] == ("x1", "exact")
+    assert list_attributions(main, calls, trees, x=[step("x1", BASH), step("x2")])[2] == (
+        "x1",
+        "exact",
+    )
 
 
 def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
@@ -92,10 +95,12 @@ def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
     trees = saved(1, 2, 3, 4, 5, subagents={2: "x", 3: "y", 4: "x", 5: "y"})
     both = {"x": [step("x1", BASH), step("x2")], "y": [step("y1", BASH), step("y2")]}
 
-    assert told(main, calls, trees, **both)[3] == ("x1", "shared")
+    assert list_attributions(main, calls, trees, **both)[3] == ("x1", "shared")
 
     beside = [step("a", AGENT, BASH), step("b")]
-    assert told(beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")])[2] == (
+    assert list_attributions(
+        beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")]
+    )[2] == (
         "a",
         "shared",
     )
@@ -120,8 +125,11 @@ def test_beside_a_background_shell_only_a_named_file_is_shared():
 def test_a_step_that_only_read_changed_nothing():
     calls = [call(1, "", "a"), call(2, "", "b")]
 
-    assert told([step("a", READ), step("b")], calls, saved(1, 2))[1] == ("a", "background")
+    assert list_attributions([step("a", READ), step("b")], calls, saved(1, 2))[1] == (
+        "a",
+        "background",
+    )
 
 
 def test_without_captured_requests_a_session_is_one_piece():
-    assert told([step("a", BASH), step("b", BASH)], [], saved(0)) == [("b", "shared")]
+    assert list_attributions([step("a", BASH), step("b", BASH)], [], saved(0)) == [("b", "shared")]

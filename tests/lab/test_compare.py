@@ -5,7 +5,7 @@ from support.labs import bash, config, run, script
 
 
 def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
-    def made(name, word, **more):
+    def make_run(name, word, **more):
         root = tmp_path / name
         root.mkdir()
         scenario = script([bash(f"echo same > same; echo {word} > other")], "done")
@@ -15,7 +15,9 @@ def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
             name,
         )
 
-    told = compare_runs([made("a", "left"), made("b", "right", max_turns=7)], os.environ["PATH"])
+    told = compare_runs(
+        [make_run("a", "left"), make_run("b", "right", max_turns=7)], os.environ["PATH"]
+    )
 
     (session,) = told["sessions"]
     assert (session["files_equal"], session["files_different"]) == (["same"], ["other"])

@@ -2,7 +2,7 @@ from flightlog.lab.config import RunConfig, SessionConfig
 from flightlog.lab.store import final_session, plan_sessions, ready_sessions
 
 
-def told(mode, *sessions):
+def plan_parents(mode, *sessions):
     config = RunConfig(
         "m",
         "w",
@@ -15,7 +15,7 @@ def told(mode, *sessions):
 
 
 def test_isolated_sessions_share_the_tree_and_nothing_said():
-    assert told("isolated", {}, {}, {}) == {
+    assert plan_parents("isolated", {}, {}, {}) == {
         "session_01": ("", ""),
         "session_02": ("", "session_01"),
         "session_03": ("", "session_02"),
@@ -23,7 +23,7 @@ def test_isolated_sessions_share_the_tree_and_nothing_said():
 
 
 def test_chained_sessions_go_on_from_the_one_before():
-    assert told("chained", {}, {}) == {
+    assert plan_parents("chained", {}, {}) == {
         "session_01": ("", ""),
         "session_02": ("session_01", "session_01"),
     }
@@ -32,7 +32,7 @@ def test_chained_sessions_go_on_from_the_one_before():
 def test_forked_sessions_all_go_on_from_the_first():
     one = "session_01"
 
-    assert told("forked", {}, {}, {}) == {
+    assert plan_parents("forked", {}, {}, {}) == {
         one: ("", ""),
         "session_02": (one, one),
         "session_03": (one, one),
@@ -40,12 +40,18 @@ def test_forked_sessions_all_go_on_from_the_first():
 
 
 def test_fork_from_has_the_last_word():
-    assert told("isolated", {}, {}, {"fork_from": 1})["session_03"] == ("session_01", "session_01")
-    assert told("forked", {}, {}, {"fork_from": 2})["session_03"] == ("session_02", "session_02")
+    assert plan_parents("isolated", {}, {}, {"fork_from": 1})["session_03"] == (
+        "session_01",
+        "session_01",
+    )
+    assert plan_parents("forked", {}, {}, {"fork_from": 2})["session_03"] == (
+        "session_02",
+        "session_02",
+    )
 
 
 def test_what_follows_replicates_follows_the_first_of_them():
-    assert told("chained", {"count": 2}, {}) == {
+    assert plan_parents("chained", {"count": 2}, {}) == {
         "session_01_r01": ("", ""),
         "session_01_r02": ("", ""),
         "session_02": ("session_01_r01", "session_01_r01"),

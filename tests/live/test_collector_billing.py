@@ -12,7 +12,7 @@ DAY_MS = 86_400_000
 ONE, TWO = session_id(1), session_id(2)
 
 
-def paid(desk, name, at_ms):
+def find_payer(desk, name, at_ms):
     """Who pays by the notes alone."""
     notes = (
         (desk.home / "sessions" / "claude-code" / name / "status.jsonl").read_text().splitlines()
@@ -44,7 +44,7 @@ def test_week_of_two_accounts_and_switches_adds_up_to_the_cent(tmp_path, seed):
         mine = sum(
             given * 5 + made * 25
             for name, at, given, made in said
-            if paid(desk, name, at) == account
+            if find_payer(desk, name, at) == account
         )
         assert profile.billing.week_cost_usd == pytest.approx(mine * rate, abs=0.01)
     again = [[each.billing.week_cost_usd for each in look.state.auth_profiles] for look in looks]

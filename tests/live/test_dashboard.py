@@ -66,7 +66,7 @@ def lives(*, sessions=4, broken=""):
     return [LiveState("/config", RuntimeState(profiles, running), broken, NOW_MS, {})]
 
 
-def shown(width, **told):
+def draw_board(width, **told):
     return "\n".join(line.text for line in board_lines(lives(**told), width)) + "\n"
 
 
@@ -76,14 +76,16 @@ def board_lines(states, width):
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_golden_board(width):
-    text = shown(width)
+    text = draw_board(width)
 
     assert_golden(f"live/board-{width}.txt", text)
     assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_golden_board_with_a_broken_file():
-    assert_golden("live/board-broken.txt", shown(80, sessions=1, broken="line 12: expected ','"))
+    assert_golden(
+        "live/board-broken.txt", draw_board(80, sessions=1, broken="line 12: expected ','")
+    )
 
 
 def test_golden_board_of_nothing():
@@ -91,7 +93,7 @@ def test_golden_board_of_nothing():
 
 
 def test_foreign_text_cannot_act():
-    text = shown(140)
+    text = draw_board(140)
 
     assert "gnp.exe" in text
     assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]

@@ -11,37 +11,37 @@ WORK = AuthProfile("work", aliases=["claude2"], billing_fingerprint="oauth-1")
 SHOP = AuthProfile("shop", path_patterns=["/srv/shop/**"], config_dirs=["/home/ada/.claude-shop/"])
 
 
-def found(*profiles, project="", current="", **launch):
+def match_launch(*profiles, project="", current="", **launch):
     return match_profile(ProfileHints(StatusLaunch(**launch), project), profiles, current)
 
 
 def test_a_known_print_wins_over_everything_said():
-    assert found(
+    assert match_launch(
         WORK, SHOP, account="oauth-1", profile="shop", config_dir="/home/ada/.claude-shop"
     ) == ProfileMatch("work", "fingerprint")
 
 
 def test_variable_alias_directory_and_path_claim_in_this_order():
-    assert found(WORK, SHOP, profile="shop", alias="claude2") == ProfileMatch("shop", "env")
-    assert found(WORK, SHOP, alias="claude2", config_dir="/home/ada/.claude-shop") == ProfileMatch(
-        "work", "alias"
-    )
-    assert found(
+    assert match_launch(WORK, SHOP, profile="shop", alias="claude2") == ProfileMatch("shop", "env")
+    assert match_launch(
+        WORK, SHOP, alias="claude2", config_dir="/home/ada/.claude-shop"
+    ) == ProfileMatch("work", "alias")
+    assert match_launch(
         WORK, SHOP, config_dir="/home/ada/.claude-shop", project="/elsewhere"
     ) == ProfileMatch("shop", "config")
-    assert found(WORK, SHOP, project="/srv/shop/api") == ProfileMatch("shop", "path")
-    assert found(WORK, SHOP, project="/srv/shopping") == ProfileMatch("default", "default")
+    assert match_launch(WORK, SHOP, project="/srv/shop/api") == ProfileMatch("shop", "path")
+    assert match_launch(WORK, SHOP, project="/srv/shopping") == ProfileMatch("default", "default")
 
 
 def test_new_fingerprint_goes_to_the_claiming_profile_if_it_has_none():
-    assert found(WORK, SHOP, account="oauth-2", project="/srv/shop") == ProfileMatch(
+    assert match_launch(WORK, SHOP, account="oauth-2", project="/srv/shop") == ProfileMatch(
         "shop", "path", "oauth-2"
     )
-    assert found(WORK, SHOP, account="oauth-2beef", alias="claude2") == ProfileMatch(
+    assert match_launch(WORK, SHOP, account="oauth-2beef", alias="claude2") == ProfileMatch(
         "account-2bee", "fingerprint", "oauth-2beef"
     )
-    assert found(account="oauth-2") == ProfileMatch("default", "fingerprint", "oauth-2")
-    assert found(WORK, account="key-9f8e7d") == ProfileMatch(
+    assert match_launch(account="oauth-2") == ProfileMatch("default", "fingerprint", "oauth-2")
+    assert match_launch(WORK, account="key-9f8e7d") == ProfileMatch(
         "account-9f8e", "fingerprint", "key-9f8e7d"
     )
 
@@ -50,7 +50,7 @@ def test_accounts_whose_fingerprints_begin_alike_get_ids_of_their_own():
     taken = AuthProfile("account-abcd", billing_fingerprint="key-abcd1111")
 
     ids = [
-        found(WORK, taken, account=account).profile
+        match_launch(WORK, taken, account=account).profile
         for account in ("key-abcd2222", "oauth-abcd1111", "key-abcd1111")
     ]
 

@@ -160,13 +160,13 @@ def test_calibration_holds_confidence_against_outcome():
 
 
 def test_a_decision_is_paired_with_the_attempt_that_followed():
-    def made(action="execute"):
+    def make_decision(action="execute"):
         return events.DecisionMade("a", action, 0.9, 0.8, "x")
 
-    told = [made(), events.TaskStarted("a", 1, "work", "k"), events.AttemptEnded("a", 1, "success", 1.0),
-            events.TaskVerified("a", 1, passed=False), made("retry"), events.TaskStarted("a", 2, "work", "k"),
+    told = [make_decision(), events.TaskStarted("a", 1, "work", "k"), events.AttemptEnded("a", 1, "success", 1.0),
+            events.TaskVerified("a", 1, passed=False), make_decision("retry"), events.TaskStarted("a", 2, "work", "k"),
             events.AttemptEnded("a", 2, "success", 1.0), events.TaskVerified("a", 2, passed=True),
-            made("escalate")]  # fmt: skip
+            make_decision("escalate")]  # fmt: skip
 
     outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(told))
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -90,28 +91,47 @@ def test_a_session_of_each_client_gets_the_right_answers(client, tmp_path):
     assert re.match(r"\d session", heads[1])
     assert re.match(r"(≥ )?\$[\d.]+ in all", heads[2])
     assert "0 steps changed this file" in heads[3]
-    # Copilot may write its session only when it ends.
-    late = "|the running session has no record yet" if client == "copilot" else ""
-    assert re.search(f"This session, {running}: {late}", second.last_request)
+    assert re.search(rf"This session, {running}: (≥ )?\$", second.last_request)
     address = re.search(r"([0-9a-f-]{36}#1)  ", answers[0])[1]
     third = machine.run([("open", {"address": address})], "Show it.")
     assert "Build the lantern of brass" in third.last_request.split("[flightlog mcp] ")[1]
 
 
-def test_codex_records_by_the_plugins_hook_after_trust(tmp_path):
+def test_codex_records_each_event_once_after_the_person_trusted(tmp_path):
     machine = make_plugin_machine(tmp_path, "codex")
     machine.install()
+    recorded = machine.home / ".local/share/flightlog/sessions/codex"
 
     untrusted = machine.run([], "Say hello")
-    recorded = machine.home / ".local/share/flightlog/sessions/codex"
     assert not recorded.exists(), untrusted.output
-    trusted = machine.run([], "Say hello", "--dangerously-bypass-hook-trust")
+    machine.trust_hooks("Say hello in the terminal")
+    headless = machine.run([], "Say hello")
 
-    assert trusted.exit_code == 0, trusted.output
-    (log,) = recorded.glob("*/hooks.jsonl")
+    assert headless.exit_code == 0, headless.output
+    config = tomllib.loads((machine.home / ".codex/config.toml").read_text())
+    assert all(state["trusted_hash"] for state in config["hooks"]["state"].values())
+    typed, ran = sorted(recorded.glob("*/hooks.jsonl"))  # their ids begin with the time
+    for log in (typed, ran):
+        lines = [json.loads(line) for line in log.read_bytes().splitlines()]
+        assert {line["by"] for line in lines} == {"plugin"}
+        events = ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"]
+        assert [line["event"] for line in lines] == events
+
+
+def test_copilot_records_each_event_once_by_the_plugins_hook(tmp_path):
+    machine = make_plugin_machine(tmp_path, "copilot")
+    machine.install()
+
+    run = machine.run([("sessions", {})], "Say hello")
+
+    assert run.exit_code == 0, run.output
+    (log,) = (machine.home / ".local/share/flightlog/sessions").glob("*/*/hooks.jsonl")
     lines = [json.loads(line) for line in log.read_bytes().splitlines()]
-    assert {line["by"] for line in lines} == {"plugin"}
-    assert {"SessionStart", "UserPromptSubmit", "Stop"} <= {line["event"] for line in lines}
+    assert {line["agent"] for line in lines} == {log.parts[-3]} == {"copilot"}
+    assert [line["event"] for line in lines] == [
+        "SessionStart", "UserPromptSubmit", "PreToolUse", "permissionRequest", "PostToolUse", "Stop",
+        "SessionEnd",
+    ]  # fmt: skip
 
 
 def test_claude_records_each_event_once_with_either_or_both_hooks(tmp_path):
@@ -230,3 +250,27 @@ def test_doctor_init_and_uninstall_notice_the_plugin(tmp_path):
     assert f"claude plugin uninstall {NAME}" in flightlog("uninstall", "--dry-run")
     assert "the plugin's own hook records from now on" in flightlog("init", "--remove", "--yes")
     assert os.path.exists(PLUGIN / "icon.png")  # noqa: PTH110 - part of the listing
+
+
+@pytest.mark.parametrize(("client", "way"), [("codex", "remove"), ("copilot", "uninstall")])
+def test_the_plugin_is_noticed_in_the_other_clients_too(client, way, tmp_path):
+    machine = make_plugin_machine(tmp_path, client)
+    machine.install()
+    environ = machine.environment("http://127.0.0.1:9") | {"FLIGHTLOG_CLAUDE": "/nowhere"}
+
+    def flightlog(*words):
+        done = subprocess.run(
+            [Path(sys.executable).with_name("flightlog"), *words], cwd=machine.project, env=environ,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    enabled = [flightlog("doctor"), flightlog("uninstall", "--dry-run")]
+    enabled.append(flightlog("init", "--agent", client, "--dry-run"))
+    assert machine.call(["plugin", way, NAME]).returncode == 0
+    removed = [flightlog("doctor"), flightlog("uninstall", "--dry-run")]
+
+    assert "registered by the plugin with " in enabled[0]
+    for text in enabled[1:]:
+        assert f"{client} plugin {way} {NAME}" in text
+    assert [text for text in removed if re.search(r"by the plugin|'s plugin", text)] == []

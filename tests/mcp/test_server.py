@@ -87,6 +87,21 @@ def test_a_canceled_call_gets_no_answer_and_the_next_one_does(place):
         assert server.call("search", query="lantern").startswith("[flightlog mcp] ")
 
 
+def test_half_a_line_waits_for_its_end_and_long_ids_come_back(place):
+    with serve(place) as server:
+        server.process.stdin.write(b'{"id": 7, "meth')
+        server.process.stdin.flush()
+        time.sleep(0.1)
+        server.send(b'od": "ping"}')
+
+        assert server.receive()["id"] == 7
+        for key in ("x" * 200_000, "", -5, 10**300):
+            server.send({"id": key, "method": "ping"})
+            assert server.receive()["id"] == key
+        server.send(b'{"id": ' + b"9" * 5_000 + b', "method": "ping"}')
+        assert server.receive()["error"]["code"] == -32700
+
+
 def test_each_request_of_a_batch_is_answered(place):
     batch = [{"jsonrpc": "2.0", "id": key, "method": "ping"} for key in (7, "8")]
     with serve(place) as server:

@@ -62,7 +62,7 @@ def _near_miss(chance):
     )
 
 
-def _whole(chance):
+def _write_assignment(chance):
     rule = chance.choice(load_rules())
     value = token_examples.make_example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
     return f"{chance.choice(rule.near or ('x',))}_token='{value}'\n"
@@ -216,28 +216,34 @@ SOUPS = {
     "colours": lambda chance: f"\x1b[3m{chance.choice(WORDS)}={_noise(chance, 6)}",
     "percents": lambda chance: f"%3D{chance.choice(WORDS)}%3D{_noise(chance, 6)}",
     "near misses": _near_miss,
-    "secrets": _whole,
+    "secrets": _write_assignment,
     "noise": lambda chance: _noise(chance, 64),
     "bytes": lambda chance: _noise(chance, 64, [chr(code) for code in range(1, 256)]),
     "marks": lambda chance: _noise(chance, 64, string.punctuation + " \n"),
-    "base64 of secrets": lambda chance: base64.b64encode(_whole(chance).encode()).decode() + " ",
+    "base64 of secrets": lambda chance: (
+        base64.b64encode(_write_assignment(chance).encode()).decode() + " "
+    ),
     "events": lambda chance: f'data: {{"delta":{{"text":"{_noise(chance, 5)}"}}}}\n',
     "wrapped": lambda chance: f"{chance.choice(WORDS)}={_noise(chance, 9)}\n{_noise(chance, 9)}\n",
     "numbers": lambda chance: f"{_noise(chance, 16, string.digits)} ",
-    "cut secrets": lambda chance: _cut(chance, _whole(chance)),
+    "cut secrets": lambda chance: _cut(chance, _write_assignment(chance)),
     "cut near misses": lambda chance: _cut(chance, _near_miss(chance)),
     "coloured letters": lambda chance: "".join(
-        f"\x1b[3{chance.randrange(8)}m{each}" for each in _whole(chance)
+        f"\x1b[3{chance.randrange(8)}m{each}" for each in _write_assignment(chance)
     ),
-    "escaped secrets": lambda chance: quote(_whole(chance), safe=""),
-    "escapes everywhere": lambda chance: "".join(f"%{ord(each):02X}" for each in _whole(chance)),
-    "unicode escapes": lambda chance: "".join(f"\\u{ord(each):04x}" for each in _whole(chance)),
+    "escaped secrets": lambda chance: quote(_write_assignment(chance), safe=""),
+    "escapes everywhere": lambda chance: "".join(
+        f"%{ord(each):02X}" for each in _write_assignment(chance)
+    ),
+    "unicode escapes": lambda chance: "".join(
+        f"\\u{ord(each):04x}" for each in _write_assignment(chance)
+    ),
     "near the floor": lambda chance: f"secret_key = {_noise(chance, 24, 'abcdeab1')}\n",
-    "base64 of base64": lambda chance: _base64(_base64(_whole(chance))) + "\n",
-    "base64 of escapes": lambda chance: _base64(quote(_whole(chance), safe="")) + "\n",
+    "base64 of base64": lambda chance: _base64(_base64(_write_assignment(chance))) + "\n",
+    "base64 of escapes": lambda chance: _base64(quote(_write_assignment(chance), safe="")) + "\n",
     "split events": lambda chance: "".join(
         f'data: {{"delta":{{"text":{json.dumps(each)}}}}}\n\n'
-        for each in _pieces(chance, _whole(chance))
+        for each in _pieces(chance, _write_assignment(chance))
     ),
     "deep events": lambda chance: (
         f'data: {{"a":{{"b":{{"c":{{"text":"{_noise(chance, 9)}"}}}}}}}}\n'

@@ -97,7 +97,7 @@ HARMLESS = (
 )  # fmt: skip
 
 
-def _made():
+def _make_secrets():
     chance = token_examples.make_random("lookalikes")
     for template, *shapes in SECRETS:
         before, _, after = template.partition("§")
@@ -114,7 +114,7 @@ def _made():
     ids=["plain", "escaped", "twice", "diff"],
 )
 def test_each_goes_whole(way):
-    assert [one.text for one in map(way, _made()) if not covered(one)] == []
+    assert [one.text for one in map(way, _make_secrets()) if not covered(one)] == []
 
 
 def test_what_reads_like_them_stays():
@@ -130,7 +130,7 @@ def test_what_reads_like_them_stays():
 
 def test_what_is_taken_out_once_stays_as_it_then_is():
     redactor = Redactor(bytes(32))
-    once = [redactor.redact_string(one.text) for one in _made()]
+    once = [redactor.redact_string(one.text) for one in _make_secrets()]
 
     assert [redactor.redact_string(text) for text in once] == once
 

@@ -237,5 +237,5 @@ def chatgpt(dice: random.Random, chat: str, asked: list[str]) -> dict:
     }  # fmt: skip
 
 
-def written(conversations: list[dict]) -> bytes:
+def encode_chats(conversations: list[dict]) -> bytes:
     return json.dumps(conversations).encode()

@@ -259,11 +259,11 @@ def test_at_a_terminal_the_conversation_goes_on_until_an_empty_line(bench, expor
             stderr=theirs,
         )
         os.close(theirs)
-        seen = heard(ours, b"you")
+        seen = read_until(ours, b"you")
         os.write(ours, b"Why?\n")
-        seen += heard(ours, b"Second thoughts.", b"you")
+        seen += read_until(ours, b"Second thoughts.", b"you")
         os.write(ours, b"\n")
-        seen += heard(ours, b"saved in")
+        seen += read_until(ours, b"saved in")
         child.wait(30)
         os.close(ours)
 
@@ -272,7 +272,7 @@ def test_at_a_terminal_the_conversation_goes_on_until_an_empty_line(bench, expor
     assert child.returncode == 0
 
 
-def heard(terminal, *wanted):
+def read_until(terminal, *wanted):
     """Read until everything wanted was shown, in that order."""
     seen, end = b"", time.monotonic() + 60
     while time.monotonic() < end:

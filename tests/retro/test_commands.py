@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.retro.store import ROOT
-from retro.planted import chats, written
+from retro.planted import chats, encode_chats
 from retro.planted_sessions import planted
 from support.cli_runs import FLIGHTLOG, environment
 from support.sources_exports import claude_conversation
@@ -29,7 +29,7 @@ def run(place, *words, program="flightlog", **more):
     )
 
 
-def told(place, *words, **more):
+def run_json(place, *words, **more):
     ran = run(place, *words, "--json", **more)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
@@ -37,20 +37,20 @@ def told(place, *words, **more):
 
 def test_second_retro_over_unchanged_sessions_reads_no_transcript(place):
     planted(place / "config", 5)
-    first = told(place, "retro", "analyze", "--no-draw")
+    first = run_json(place, "retro", "analyze", "--no-draw")
     for path in place.glob("config/projects/*/*.jsonl"):  # other bytes, with the old times
         stat = path.stat()
         path.write_bytes(b"x" * stat.st_size)
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
-    again = told(place, "retro", "analyze", "--no-draw")
+    again = run_json(place, "retro", "analyze", "--no-draw")
 
     assert first["patterns"]
     assert again["patterns"] == first["patterns"]
 
 
 def test_retro_directory_matches_the_document_and_git_tracks_safe_files(place):
-    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    (place / "export.json").write_bytes(encode_chats(chats(1, 30)[0]))
     assert run(place, "export.json", program="chat-retro").returncode == 0
     run(place, "report-bug", "--title", "Broken", "--description", "x", program="issue-workflow")
     run(place, "process", "--yes", program="issue-workflow")
@@ -87,7 +87,7 @@ def test_the_same_export_again_does_nothing_and_a_newer_one_adds(place):
 
     run(place, "retro", "old.json")
     assert (digests.read_bytes(), (place / ROOT / "state" / "analysis.json").read_bytes()) == before
-    analysis = told(place, "retro", "new.json")
+    analysis = run_json(place, "retro", "new.json")
 
     assert digests.read_bytes().count(b"\n") == 4
     assert (
@@ -97,16 +97,16 @@ def test_the_same_export_again_does_nothing_and_a_newer_one_adds(place):
 
 
 def test_every_finding_has_evidence_that_opens(place):
-    (place / "export.json").write_bytes(written(chats(3, 40)[0]))
+    (place / "export.json").write_bytes(encode_chats(chats(3, 40)[0]))
     planted(place / "config", 5, 6)
 
-    analysis = told(place, "retro", "export.json", "--no-draw")
+    analysis = run_json(place, "retro", "export.json", "--no-draw")
 
     kinds = {each["kind"] for each in analysis["patterns"]}
     assert {"question again", "friction"} <= kinds
     for kind in ("question again", "friction"):
         shown = next(each for each in analysis["patterns"] if each["kind"] == kind)["evidence"][0]
-        opened = told(place, "retro", "show", shown["address"])
+        opened = run_json(place, "retro", "show", shown["address"])
         assert opened, shown
         assert opened[0]["text"], shown
 
@@ -126,7 +126,7 @@ def test_preferences_are_obeyed(place):
     run(place, "prefs", "set", "focus_areas", "postgres vacuum", program="chat-retro")
     refused = run(place, "prefs", "set", "preferred_viz", "pie", program="chat-retro")
 
-    analysis = told(place, "retro", "export.json")
+    analysis = run_json(place, "retro", "export.json")
 
     assert "diabetes" not in json.dumps(analysis["patterns"])
     assert "vacuum" in json.dumps(analysis["patterns"][0])
@@ -164,11 +164,11 @@ def test_errors_say_what_to_do_next(place):
 
 
 def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):
-    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    (place / "export.json").write_bytes(encode_chats(chats(1, 30)[0]))
     assert run(place, "retro", "export.json", "--no-sessions", "--no-draw").returncode == 0
 
     pictures = run(place, "retro", "draw").stdout.strip()
-    words = told(place, "retro", "draw", "--format", "md")["artifact"]
+    words = run_json(place, "retro", "draw", "--format", "md")["artifact"]
 
     assert Path(pictures).read_text().startswith("<!doctype html>")
     assert Path(words).read_text().startswith("---\ncreated: ")

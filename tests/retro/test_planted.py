@@ -6,14 +6,14 @@ from flightlog.retro.analysis.similarity import repeated_questions
 from flightlog.retro.state import Preferences
 from flightlog.sources.chat_exports import chatgpt
 from retro.planted import chats as planted
-from retro.planted import written
+from retro.planted import encode_chats
 from support.fresh import seeds
 
 BAR = 0.9
 
 
 def digests_of(conversations):
-    made = [chatgpt.decode_chat(written(each)) for each in conversations]
+    made = [chatgpt.decode_chat(encode_chats(each)) for each in conversations]
     return [digests.digest_chat(chat, chat.id) for chat in made]
 
 

@@ -16,7 +16,7 @@ from flightlog.retro.store import ROOT
 from flightlog.sources.chat_exports.conversation import Conversation
 from flightlog.sources.chat_exports.reader import decode_element, iter_elements
 from retro.rooms import make_room, reported
-from retro.test_commands import run, told
+from retro.test_commands import run, run_json
 from support.sources_exports import claude_conversation
 
 SESSION = "11111111-2222-4333-8444-555555555555"
@@ -60,11 +60,11 @@ def test_the_evidence_of_a_step_opens_the_step(place):
         place / "config",
         [("Bash", {"command": "make"}, "fine", False), ("Bash", {"command": "ls"}, "gone", True)],
     )
-    told(place, "retro", "analyze", "--no-draw")
+    run_json(place, "retro", "analyze", "--no-draw")
 
-    (step,) = told(place, "retro", "show", f"{SESSION}#1.2")
-    turn = told(place, "retro", "show", f"{SESSION}#1")
-    whole = told(place, "retro", "show", SESSION)
+    (step,) = run_json(place, "retro", "show", f"{SESSION}#1.2")
+    turn = run_json(place, "retro", "show", f"{SESSION}#1")
+    whole = run_json(place, "retro", "show", SESSION)
 
     assert step["address"].endswith("#1.2")
     assert "gone" in step["text"]
@@ -75,7 +75,7 @@ def test_the_evidence_of_a_step_opens_the_step(place):
 def test_a_tool_loop_names_the_number_of_calls(place):
     write_session(place / "config", [("Bash", {"command": "ls"}, "x", False)] * 6)
 
-    told(place, "retro", "analyze", "--no-draw")
+    run_json(place, "retro", "analyze", "--no-draw")
 
     (mark,) = [mark for mark in read(place)[0]["frictions"] if mark[0] == "tool loop"]
     assert mark[2] == "Bash called 6 times alike"
@@ -96,7 +96,7 @@ def test_sessions_of_the_analyst_and_prompts_of_a_loop_are_no_questions(place):
     start |= {"agent_session": looped, "id": "e1", "seq": 1, "ts": "2026-11-01T10:00:00.000Z"}
     (loop / "journal.jsonl").write_text(json.dumps(start) + "\n")
 
-    analysis = told(place, "retro", "analyze", "--no-draw")
+    analysis = run_json(place, "retro", "analyze", "--no-draw")
 
     digests = {digest["id"]: digest for digest in read(place)}
     assert analysis["meta"]["conversation_count"] == 2
@@ -211,7 +211,7 @@ def test_an_unzipped_export_is_the_same_as_the_zip(place):
 
     ran = run(place, "retro", "export", "--no-draw", "--no-sessions")
     again = run(place, "retro", "export/", "--no-draw", "--no-sessions")
-    shown = told(place, "retro", "show", "c1")
+    shown = run_json(place, "retro", "show", "c1")
     empty = run(place, "retro", "empty")
 
     assert "2 new, 0 known, 0 damaged" in ran.stderr
@@ -256,7 +256,7 @@ def test_several_ratings_within_a_second_are_several_files(place):
     (place / "export.json").write_text(json.dumps([claude_conversation()]))
     run(place, "retro", "export.json", "--no-draw")
 
-    paths = [told(place, "retro", "feedback", "gap", f"More {n}")["path"] for n in range(3)]
+    paths = [run_json(place, "retro", "feedback", "gap", f"More {n}")["path"] for n in range(3)]
 
     stored = [json.loads(Path(path).read_text()) for path in paths]
     assert len(set(paths)) == 3

@@ -26,7 +26,7 @@ from flightlog.retro.state import (
 )
 from flightlog.store import jsonl
 from retro.rooms import DAY_MS, NOON_MS, make_room
-from retro.test_commands import run, told
+from retro.test_commands import run, run_json
 from support.fresh import seeds
 from support.retro_archive import DENIED, FIX, write_archive, write_chats
 
@@ -54,7 +54,7 @@ def of_kind(found, kind):
 def test_planted_habits_are_among_the_first_ten(place, seed):
     habits = write_archive(place / "config", seed, cwd=str(place))
 
-    found = told(place, "retro", "analyze", "--no-draw")["recommendations"]
+    found = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
 
     instructions = of_kind(found, "standing-instruction")
     wordings = {
@@ -340,7 +340,7 @@ def test_after_applying_retro_says_if_it_had_to_be_repeated(tmp_path):
 
 def test_apply_needs_a_terminal_or_yes(place):
     write_archive(place / "config", 3, 40, cwd=str(place))
-    found = told(place, "retro", "analyze", "--no-draw")["recommendations"]
+    found = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
     one = of_kind(found, "standing-instruction")[0]
 
     shown = run(place, "retro", "apply", one["id"])

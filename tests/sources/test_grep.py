@@ -9,16 +9,16 @@ def test_lines_that_hold_the_words_are_found_in_either_case(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_bytes(b"\n".join(body))
 
-    def found(words):
+    def find_texts(words):
         return [
             json.loads(file.read_bytes()[at : at + length])["text"]
             for at, length in find_lines(str(file), words)
         ]
 
-    assert found("HELLO") == ['say "Hello\nWorld" é', "hello"]
-    assert found('"hello\nworld') == ['say "Hello\nWorld" é']
-    assert found("é") == ['say "Hello\nWorld" é']
-    assert found("absent") == []
+    assert find_texts("HELLO") == ['say "Hello\nWorld" é', "hello"]
+    assert find_texts('"hello\nworld') == ['say "Hello\nWorld" é']
+    assert find_texts("é") == ['say "Hello\nWorld" é']
+    assert find_texts("absent") == []
 
 
 def test_a_line_across_blocks_is_found_once(tmp_path):

@@ -47,7 +47,7 @@ def response(index, ending=ResponseOutcome.COMPLETE):
     return ApiResponse(index, 200, {}, f"req_{index}", ending)
 
 
-def said(turns, words=40):
+def make_request(turns, words=40):
     messages = [
         {"role": "user", "content": f"turn {turn} " + "wörd " * words} for turn in range(turns)
     ]
@@ -133,7 +133,7 @@ def test_bodies_are_read_byte_for_byte_in_any_order_by_any_process(tmp_path):
     store = exchanges(tmp_path)
     asked = {}
     for index in range(1, CHAIN_MAX * 2 + 10):
-        asked[index] = said(index) if index % 3 else said(index, words=2000)
+        asked[index] = make_request(index) if index % 3 else make_request(index, words=2000)
         store.record_request(request(index, agent_id="a" if index % 5 == 0 else ""), asked[index])
 
     other = exchanges(tmp_path)
@@ -146,13 +146,13 @@ def test_bodies_are_read_byte_for_byte_in_any_order_by_any_process(tmp_path):
 
 def test_a_rewritten_request_keeps_both_bodies(tmp_path):
     store = exchanges(tmp_path)
-    store.record_request(request(1), said(3), given=said(4))
-    store.record_request(request(2), said(5))
+    store.record_request(request(1), make_request(3), given=make_request(4))
+    store.record_request(request(2), make_request(5))
 
     first, second = exchanges(tmp_path).read_exchanges()
 
-    assert (store.sent_body(first), store.client_body(first)) == (said(3), said(4))
-    assert store.client_body(second) == store.sent_body(second) == said(5)
+    assert (store.sent_body(first), store.client_body(first)) == (make_request(3), make_request(4))
+    assert store.client_body(second) == store.sent_body(second) == make_request(5)
 
 
 def test_a_history_is_kept_once(tmp_path):
@@ -216,7 +216,7 @@ def test_a_request_without_a_response_has_none(tmp_path):
 def test_damage_costs_what_it_hit(tmp_path):
     store = exchanges(tmp_path)
     for index in range(1, 6):
-        store.record_request(request(index), said(index, words=3000))
+        store.record_request(request(index), make_request(index, words=3000))
     path = tmp_path / "exchanges.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(
@@ -228,14 +228,14 @@ def test_damage_costs_what_it_hit(tmp_path):
     assert sum(isinstance(each, Damage) for each in found) >= 2
     kept = [each for each in found if not isinstance(each, Damage)]
     assert [each.index for each in kept] == [1, 3, 4, 5]
-    assert exchanges(tmp_path).sent_body(kept[0]) == said(1, words=3000)
+    assert exchanges(tmp_path).sent_body(kept[0]) == make_request(1, words=3000)
     with pytest.raises(NotFound):
         exchanges(tmp_path).sent_body(kept[1])
 
 
 def test_a_chunk_that_differs_from_the_stored_one_is_reported(tmp_path):
     store = exchanges(tmp_path)
-    store.record_request(request(1), said(1))
+    store.record_request(request(1), make_request(1))
     path = tmp_path / "exchanges.jsonl"
     path.write_bytes(path.read_bytes().replace(b"turn 0", b"turn 9"))
 
@@ -252,7 +252,7 @@ def test_a_response_whose_request_was_lost_is_not_an_exchange(tmp_path):
 
 def test_what_is_kept_is_for_its_owner_alone(tmp_path):
     store = exchanges(tmp_path / "x")
-    store.record_request(request(1), said(1, words=5000))
+    store.record_request(request(1), make_request(1, words=5000))
     store.append_response_chunk(1, b"x")
 
     modes = {oct(os.lstat(path).st_mode & 0o077) for path in (tmp_path / "x").rglob("*")}
@@ -280,17 +280,17 @@ end()
 @pytest.mark.slow
 def test_a_kill_at_any_call_leaves_acknowledged_data_and_a_sound_journal(tmp_path):
     def prepare(root):
-        exchanges(root / "x").record_request(request(1), said(2))
+        exchanges(root / "x").record_request(request(1), make_request(2))
 
     def check(root, acknowledged):
         store = exchanges(root / "x")
         found = {each.index: each for each in store.read_exchanges()}
-        assert store.sent_body(found[1]) == said(2)
+        assert store.sent_body(found[1]) == make_request(2)
         if "asked" in acknowledged:
             assert len(store.sent_body(found[2])) > 10_000
         if "answered" in acknowledged:
             assert store.response_body(found[2]) == b"half and half"
-        store.record_request(request(3), said(3))
+        store.record_request(request(3), make_request(3))
         assert [each.index for each in exchanges(root / "x").read_exchanges()][-1] == 3
 
     assert len(kill_everywhere(SCENARIO, tmp_path, prepare, check)) > 20

@@ -31,7 +31,7 @@ def journal(path: Path, union=Started | Ended, prefix="") -> Journal:
     )
 
 
-def told(book: Journal) -> list:
+def read_events(book: Journal) -> list:
     return [item.event for item in book.read_records() if isinstance(item, JournalRecord)]
 
 
@@ -106,14 +106,14 @@ def test_a_record_that_a_merge_doubled_is_read_once(tmp_path):
     book.append(Ended(2))
     (tmp_path / "j").write_bytes((tmp_path / "j").read_bytes() * 2)
 
-    assert told(book) == [Ended(1), Ended(2)]
+    assert read_events(book) == [Ended(1), Ended(2)]
 
 
 def test_half_an_emoji_is_written_as_a_replacement(tmp_path):
     book = journal(tmp_path / "j")
     book.append(Started("cut \ud83d"))
 
-    assert told(book) == [Started("cut \ufffd")]
+    assert read_events(book) == [Started("cut \ufffd")]
 
 
 def test_many_processes_share_one_numbering(tmp_path):

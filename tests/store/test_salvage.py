@@ -30,26 +30,28 @@ def line(record: object, *, ascii_only: bool = False) -> bytes:
     return json.dumps(record, ensure_ascii=ascii_only, separators=(",", ":")).encode()
 
 
-def found(data: bytes) -> list[bytes]:
+def list_good_spans(data: bytes) -> list[bytes]:
     return [data[span.start : span.end] for span in iter_spans(data) if not span.reason]
 
 
-def lost(data: bytes) -> list[tuple[bytes, str]]:
+def list_bad_spans(data: bytes) -> list[tuple[bytes, str]]:
     return [(data[span.start : span.end], span.reason) for span in iter_spans(data) if span.reason]
 
 
 @given(records, st.booleans())
 def test_what_json_writes_is_sound(record, ascii_only):
     assert is_sound(line(record, ascii_only=ascii_only))
-    assert found(line(record, ascii_only=ascii_only)) == [line(record, ascii_only=ascii_only)]
+    assert list_good_spans(line(record, ascii_only=ascii_only)) == [
+        line(record, ascii_only=ascii_only)
+    ]
 
 
 @given(st.lists(records, min_size=2, max_size=4))
 def test_records_joined_on_one_line_are_separated(several):
     joined = b"".join(map(line, several))
 
-    assert found(joined) == [line(each) for each in several]
-    assert lost(joined) == []
+    assert list_good_spans(joined) == [line(each) for each in several]
+    assert list_bad_spans(joined) == []
 
 
 @given(records, records, st.integers(min_value=1))
@@ -57,7 +59,7 @@ def test_a_torn_record_does_not_take_the_next_one_with_it(torn, whole, cut):
     head = line(torn)[: 1 + cut % (len(line(torn)) - 1)]
     expects_a_value = head.endswith((b":", b"[", b",")) and b'"' not in _open_string(head)
 
-    saved = found(head + line(whole))
+    saved = list_good_spans(head + line(whole))
 
     if not expects_a_value:  # There the next record would read as an inner object: kept as damage.
         assert saved[-1:] == [line(whole)]
@@ -68,16 +70,16 @@ def test_a_torn_record_does_not_take_the_next_one_with_it(torn, whole, cut):
 def test_half_a_record_is_damage_and_yields_nothing_invented(record, cut):
     head = line(record)[: 1 + cut % (len(line(record)) - 1)]
 
-    assert found(head) == []
-    assert lost(head) == [(head, "torn")]
+    assert list_good_spans(head) == []
+    assert list_bad_spans(head) == [(head, "torn")]
 
 
 @given(records, records, st.integers(1, 50))
 def test_nul_bytes_between_records_cost_neither(first, second, count):
     hole = b"\0" * count
 
-    assert found(line(first) + hole + line(second)) == [line(first), line(second)]
-    assert lost(line(first) + hole + line(second)) == [(hole, "NUL bytes")]
+    assert list_good_spans(line(first) + hole + line(second)) == [line(first), line(second)]
+    assert list_bad_spans(line(first) + hole + line(second)) == [(hole, "NUL bytes")]
 
 
 @given(st.binary(max_size=60))
@@ -139,8 +141,8 @@ def test_half_an_emoji_becomes_a_replacement_and_a_whole_one_stays(escape, kept)
     ],
 )
 def test_a_damaged_line_is_cut_as_a_person_would(data, records_kept, why):
-    assert found(data) == records_kept
-    assert [reason for _, reason in lost(data)] == why
+    assert list_good_spans(data) == records_kept
+    assert [reason for _, reason in list_bad_spans(data)] == why
 
 
 @given(
@@ -175,7 +177,7 @@ def test_a_record_that_no_decoder_takes_is_not_sound():
     assert not is_sound(deep)
     assert not is_sound(b'{"a":"\xff"}')
     assert not is_sound(b"[1]")
-    assert found(deep) == [deep]
+    assert list_good_spans(deep) == [deep]
 
 
 @pytest.mark.parametrize("hostile", [b'{"a":', b'{"', b'{"a":[', b'"{', b'{"a":1} x', b"\0{"])

@@ -52,7 +52,7 @@ def put(root: Path, session: str, *lines: bytes) -> Path:
     return path
 
 
-def told(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSION):
+def report_usage(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSION):
     """Return a report, written down, and the work it took."""
     pipeline = UsagePipeline(find_transcripts(str(root)).files, index)
     report = pipeline.report(by, UTC)

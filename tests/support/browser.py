@@ -143,9 +143,9 @@ class Page:
         self.js(f"document.querySelector({json.dumps(selector)}).click()")
 
     def picture(self, path, *, whole=False):
-        Path(path).write_bytes(self.seen(whole=whole))
+        Path(path).write_bytes(self.screenshot(whole=whole))
 
-    def seen(self, *, whole=False):
+    def screenshot(self, *, whole=False):
         """What is on the screen, as PNG."""
         shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
         return base64.b64decode(shot["data"])

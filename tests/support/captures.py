@@ -83,7 +83,7 @@ def chunked(body, *, size=700, headers="", end=b"0\r\n\r\n"):
     return answer
 
 
-def said_once(answer, tmp_path, body=BODY, **settings):
+def send_both_ways(answer, tmp_path, body=BODY, **settings):
     """One call, direct and through the proxy; both answers, and the exchange."""
     with answering(answer) as upstream:
         direct = parts(call(upstream, body))

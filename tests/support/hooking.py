@@ -51,7 +51,7 @@ def recorded(home, session="session-1", agent="claude-code"):
     return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
 
-def lost(home):
+def count_lost(home):
     """How many records the hook says it lost."""
     return sum(
         int(file.read_text()) for file in (*home.glob("lost"), *home.glob("flightlog-lost-*"))

@@ -50,7 +50,7 @@ def unpacked(version, into):
     return into
 
 
-def said(root):
+def describe_layout(root):
     """What the directories say to this version, room by room, in plain values."""
     return {
         "live": _live(root / ROOMS["live"]),
@@ -140,10 +140,10 @@ def _keep(version):
     assert len(kept) < BYTES_MAX, f"{len(kept)} bytes: too much to keep for ever"
     KEPT.mkdir(exist_ok=True)
     (KEPT / f"{version}.tar.zst").write_bytes(kept)
-    told = msgspec.json.format(msgspec.json.encode(said(root)), indent=2) + b"\n"
+    told = msgspec.json.format(msgspec.json.encode(describe_layout(root)), indent=2) + b"\n"
     (KEPT / f"{version}.json").write_bytes(told)
     sys.stdout.write(
-        f"{version}: {len(body):,} bytes, {len(kept):,} packed\n{json.dumps(said(root))[:400]}\n"
+        f"{version}: {len(body):,} bytes, {len(kept):,} packed\n{json.dumps(describe_layout(root))[:400]}\n"
     )
 
 

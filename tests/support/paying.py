@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Say = Callable[["Asked"], "Said"]
+Say = Callable[["PaidRequest"], "PaidReply"]
 
 
 @dataclass
-class Asked:
+class PaidRequest:
     """One request: which sample it is for, how often that came, and what it said."""
 
     key: str
@@ -26,7 +26,7 @@ class Asked:
 
 
 @dataclass
-class Said:
+class PaidReply:
     """What is answered."""
 
     status: int = 200
@@ -41,13 +41,13 @@ class Till:
 
     url: str = ""
     paid: Counter[str] = field(default_factory=Counter)
-    came: list[Asked] = field(default_factory=list)
+    came: list[PaidRequest] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
 
 
-def message(asked: Asked, text: str = "", **more: Any) -> dict[str, Any]:
+def message(asked: PaidRequest, text: str = "", **more: Any) -> dict[str, Any]:
     """An answer that is the same for the same sample, whoever asks for it and when."""
     name = hashlib.sha256(asked.key.encode()).hexdigest()[:12]
     return {
@@ -78,14 +78,14 @@ def paying(say: Say | None = None) -> Iterator[Till]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             with lock:
                 key = headers.get("idempotency-key", "")
-                asked = Asked(
+                asked = PaidRequest(
                     key, 1 + sum(each.key == key for each in till.came), headers, body, self.path
                 )
                 till.came.append(asked)
                 till.at.append(time.monotonic())
                 till.at_once += 1
                 till.most_at_once = max(till.most_at_once, till.at_once)
-            said = say(asked) if say else Said()
+            said = say(asked) if say else PaidReply()
             time.sleep(said.delay_s)
             data = (
                 said.body

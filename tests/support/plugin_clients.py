@@ -20,6 +20,7 @@ from flightlog.agents.scripted.server import ServedRequest
 from support.real_agent import PINNED, Bench, agent_program, make_bench
 from support.real_clients import RECIPES, ClientMachine, make_machine
 from support.scripted_apis import serve_scenario
+from support.terminal_client import Terminal
 
 ROOT = Path(__file__).parents[2]
 NAME = "flightlog@flightlog"
@@ -116,6 +117,28 @@ class PluginMachine:
             done = self.call([*words, *_PROMPT[self.client], prompt], self.environment(model.url))
         answered = [request for request in model.requests if request.usage]
         return PluginRun(done.returncode, done.stdout + done.stderr, answered)
+
+    def trust_hooks(self, prompt: str) -> None:
+        """Start Codex in a terminal, trust the plugin's hooks in its dialog and give it a prompt.
+
+        After a first session without prompts the client does not ask about the directory.
+        """
+        replies = [{"text": "Hello from the model."}]
+        with serve_scenario(parse_scenario({"rules": [{"replies": replies}]})) as model:
+            environment = self.environment(model.url) | {"TERM": "xterm-256color"}
+            # A server of its own in the background would outlive the terminal.
+            command = [str(self._program()), "--no-daemon", "--disable", "apps"]
+            with Terminal() as terminal:
+                terminal.start(command, self.project, environment)
+                terminal.wait_for(r"Hooks need review\s+10 hooks are new or changed")
+                terminal.press("Down")
+                terminal.wait_for(r"\S 2. Trust all and continue")
+                terminal.press("Enter")
+                terminal.wait_for("Ask Codex to do anything")
+                terminal.type_text(prompt)
+                terminal.wait_for("Hello from the model")
+                terminal.type_text("/quit")
+                terminal.wait_for_end()
 
     def _machine(self) -> ClientMachine:
         return ClientMachine(self.root, self.client, RECIPES[self.client].version)

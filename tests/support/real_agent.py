@@ -32,7 +32,7 @@ ALLOWED = ("--allowedTools", "Bash", "Read", "Write", "Edit", "Agent", "Task")
 
 
 @dataclass(frozen=True)
-class Told:
+class AgentRun:
     """One run of the agent: how it ended, and what the model was asked."""
 
     outcome: AgentOutcome
@@ -83,12 +83,14 @@ class Bench:
             | self.extra
         )
 
-    def run(self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object) -> Told:
+    def run(
+        self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object
+    ) -> AgentRun:
         """Run one `-p` session to its end; keyword arguments are those of `Ask`."""
         with self.start(scenario, prompt, *arguments, **ask) as (session, requests):
             outcome = session.wait(60)
         assert not outcome.timed_out, f"the agent hung: {outcome.stderr}"
-        return Told(outcome, requests)
+        return AgentRun(outcome, requests)
 
     @contextmanager
     def start(

@@ -71,7 +71,7 @@ class Ground:
         self.env = environment(root, ANTHROPIC_API_KEY=KEY)
         self.setting = service.prepare_run(open_runtime(self.env), lambda *_: None)
 
-    def asked(self, session_id):
+    def list_requests(self, session_id):
         """What a session's main thread asked, without who asked."""
         told = [
             normal(seen.body)

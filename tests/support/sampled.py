@@ -64,7 +64,7 @@ def book(run: Path) -> RunStore:
     return service.open_run(open_runtime(), run.parent, run.name)
 
 
-def sent(url: str = "", **limits) -> SamplingOptions:
+def sampling_options(url: str = "", **limits) -> SamplingOptions:
     """How samples are sent: quickly."""
     return SamplingOptions(
         BatchLimits(**({"wait_s": 0.01} | limits)), lambda *_: None, base_url=url
@@ -77,7 +77,7 @@ def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
         open_runtime(),
         book(run),
         sweep or Sweep(requests=(2,)),
-        sent(url, **limits),
+        sampling_options(url, **limits),
         dry_run=dry_run,
     )
 
@@ -90,5 +90,5 @@ def edit(run: Path, url: str, body, label="edit", **more):
         Sweep(requests=(2,), count=2, **more),
         body,
         label,
-        sent=sent(url),
+        sent=sampling_options(url),
     )

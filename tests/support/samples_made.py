@@ -10,7 +10,7 @@ from support.labs import bash, config, run, script
 MODEL = "claude-opus-5-5"
 
 
-def made(root, **more):
+def make_source_run(root, **more):
     """A run of one session of two turns, by the scripted agent."""
     given = config(root, script([bash("ls")], "done"), "look", engine="scripted", **more)
     return run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})

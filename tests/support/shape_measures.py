@@ -122,6 +122,30 @@ def participles() -> list[str]:
     return functions + [path for path in _trees() if is_banned(Path(path).stem)]
 
 
+def helpers_with_banned_names() -> list[str]:
+    """Return every helper of tests and tools, and every class of them, that has a banned word."""
+    banned = BANNED | {"nobody", "somebody", "whoever", "dearest"}
+    words = banned & {"told", "said", "kept", "held", "nobody", "somebody", "whoever", "dearest"}
+    return [place for place, name in _helpers() if name in banned or words & set(name.split("_"))]
+
+
+def helpers_named_by_participles() -> list[str]:
+    """Return every helper of tests and tools that is named by a regular participle."""
+    named = [(place, name) for place, name in _helpers() if place.split()[-1].islower()]
+    return [place for place, name in named if is_banned(name) and name not in BANNED]
+
+
+def _helpers() -> list[tuple[str, str]]:
+    """Return the functions and classes of tests and tools, test functions aside: place and name."""
+    paths = [path for top in ("tests", "tools") for path in sorted((ROOT / top).rglob("*.py"))]
+    return [
+        (f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node.name.strip("_").lower())
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.name.startswith("test_")
+    ]
+
+
 def one_word_functions() -> list[str]:
     """Return every function whose name is one word."""
     return [

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -42,18 +42,83 @@ def answer_first_questions(directory: Path, project: Path) -> None:
     (directory / ".claude.json").write_text(json.dumps(state))
 
 
+class Terminal:
+    """A tmux server of its own; as a context manager it ends with all that runs in it."""
+
+    def __init__(self) -> None:
+        """Name the server, which `start` starts."""
+        assert shutil.which("tmux"), "tmux is not installed: run tools/install_terminal.sh"
+        self._socket = f"flightlog-{os.getpid()}"
+
+    def __enter__(self) -> Self:
+        """Return the terminal, in which nothing runs yet."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the terminal, with all that runs in it."""
+        self._tmux("kill-server")
+
+    def start(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+        """Run `command` in a window of its own with `environment` alone."""
+        words = [f"{name}={value}" for name, value in environment.items()]
+        place = ("-x", "160", "-y", "50", "-c", str(cwd))
+        line = shlex.join(["env", "-i", *words, *command])
+        made = self._tmux("-f", "/dev/null", "new-session", "-d", *place, line)
+        assert made.returncode == 0, made.stderr
+
+    def wait_for_end(self) -> None:
+        """Wait until the command has ended."""
+        until(lambda: self._tmux("has-session").returncode, LIMIT_S)
+
+    def type_text(self, text: str) -> None:
+        """Type `text` and Enter."""
+        self._tmux("send-keys", "-l", text)
+        self.wait_for(re.escape(text))
+        self.press("Enter")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by tmux's names for them, one after the other."""
+        for key in keys:
+            time.sleep(_KEYS_S)
+            self._tmux("send-keys", key)
+
+    def wait_for(self, pattern: str | re.Pattern[str]) -> None:
+        """Wait until the screen shows `pattern`."""
+        try:
+            until(lambda: re.search(pattern, self.screen()), LIMIT_S)
+        except AssertionError as error:
+            raise AssertionError(f"no {pattern!r} on the screen:\n{self.screen()}") from error
+
+    def screen(self) -> str:
+        """Return what the terminal shows."""
+        return self._tmux("capture-pane", "-p").stdout
+
+    def _tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["tmux", "-L", self._socket, *words],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+
 class TerminalClient:
-    """A client in a terminal; as a context manager it ends with the terminal."""
+    """Claude Code in a terminal; as a context manager it ends with the terminal."""
 
     def __init__(
         self, bench: Bench, url: str, *, prefix: Sequence[str] = (), seen_root: Path | None = None
     ) -> None:
         """Prepare the home of `bench`; `prefix` runs the client so that it sees `seen_root`."""
-        assert shutil.which("tmux"), "tmux is not installed: run tools/install_terminal.sh"
+        self.terminal = Terminal()
         self._bench = bench
         self._prefix = tuple(prefix)
         self._root = seen_root or bench.root
-        self._socket = f"flightlog-{os.getpid()}"
         sandbox = ClientSandbox(self._root / "home", self._root / "tmp", url, fake_key())
         self._environment = isolated_environment(sandbox, os.environ["PATH"]) | {
             "TERM": "xterm-256color",
@@ -74,19 +139,15 @@ class TerminalClient:
         traceback: TracebackType | None,
     ) -> None:
         """End the terminal, with all that runs in it."""
-        self._tmux("kill-server")
+        self.terminal.__exit__(kind, error, traceback)
 
     def start(self, *arguments: str) -> None:
         """Start the client with `arguments` and wait until it takes a prompt."""
-        words = [f"{name}={value}" for name, value in self._environment.items()]
         # Without a mode the client starts in auto mode, or asks which one is to be the default.
         mode = ("--permission-mode", "default")
         command = [*self._prefix, str(self._bench.client.program), *mode, *arguments]
-        place = ("-x", "160", "-y", "50", "-c", str(self._bench.project))
-        line = shlex.join(["env", "-i", *words, *command])
-        made = self._tmux("-f", "/dev/null", "new-session", "-d", *place, line)
-        assert made.returncode == 0, made.stderr
-        self.wait_for(_READY)
+        self.terminal.start(command, self._bench.project, self._environment)
+        self.terminal.wait_for(_READY)
 
     def run_headless(self, *arguments: str) -> None:
         """Run the client with `-p` to its end."""
@@ -105,20 +166,8 @@ class TerminalClient:
 
     def stop(self) -> None:
         """Leave the client as a person does, and wait until it is gone."""
-        self.type_text("/exit")
-        until(lambda: self._tmux("has-session").returncode, LIMIT_S)
-
-    def type_text(self, text: str) -> None:
-        """Type `text` and Enter."""
-        self._tmux("send-keys", "-l", text)
-        self.wait_for(re.escape(text))
-        self.press("Enter")
-
-    def press(self, *keys: str) -> None:
-        """Press keys, by tmux's names for them, one after the other."""
-        for key in keys:
-            time.sleep(_KEYS_S)
-            self._tmux("send-keys", key)
+        self.terminal.type_text("/exit")
+        self.terminal.wait_for_end()
 
     def type_prompt(self, text: str, cache_read: int, cache_write: int) -> None:
         """Type a prompt, and wait for the status line that counts the last response to it."""
@@ -126,20 +175,9 @@ class TerminalClient:
             "cache_read_input_tokens": cache_read,
             "cache_creation_input_tokens": cache_write,
         }
-        self.type_text(text)
+        self.terminal.type_text(text)
         until(lambda: expected.items() <= self._last_usage().items(), LIMIT_S)
-        until(lambda: _BUSY not in self.screen(), LIMIT_S)
-
-    def wait_for(self, pattern: str | re.Pattern[str]) -> None:
-        """Wait until the screen shows `pattern`."""
-        try:
-            until(lambda: re.search(pattern, self.screen()), LIMIT_S)
-        except AssertionError as error:
-            raise AssertionError(f"no {pattern!r} on the screen:\n{self.screen()}") from error
-
-    def screen(self) -> str:
-        """Return what the terminal shows."""
-        return self._tmux("capture-pane", "-p").stdout
+        until(lambda: _BUSY not in self.terminal.screen(), LIMIT_S)
 
     def status_lines(self) -> list[dict[str, Any]]:
         """Return the payloads of the status line so far."""
@@ -158,12 +196,3 @@ class TerminalClient:
         line = f'payload=$(cat); printf "%s\\n" "$payload" >> {target}'
         settings = {"statusLine": {"type": "command", "command": line}}
         (self._bench.config / "settings.json").write_text(json.dumps(settings))
-
-    def _tmux(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["tmux", "-L", self._socket, *words],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )

@@ -8,7 +8,7 @@ from typing import Any
 NO_LIMITS = 65534
 
 
-def as_nobody(act: Callable[[], Any]) -> Any:
+def run_unprivileged(act: Callable[[], Any]) -> Any:
     """Return what `act` returns when a plain user runs it; only what is imported already is at hand."""
     if os.getuid() != 0:
         return act()

@@ -28,13 +28,15 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(project):
+def full_trace(project):
     return build_trace(project.commit, project.ground())
 
 
-def test_from_every_kind_to_every_kind(project, whole):
+def test_from_every_kind_to_every_kind(project, full_trace):
     starts = {
-        kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"
+        kind: f"{kind}:{full_trace.items_of_kind(kind)[0].address}"
+        for kind in KINDS
+        if kind != "commit"
     }
     starts["commit"] = project.commit[:10]
     reached = {
@@ -45,14 +47,14 @@ def test_from_every_kind_to_every_kind(project, whole):
     missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
 
     assert {kind: kinds for kind, kinds in missing.items() if kinds} == {}
-    assert whole.broken_links == ()
+    assert full_trace.broken_links == ()
 
 
-def test_commit_traces_to_steps_that_wrote_its_lines_and_to_its_maker(project, whole):
-    steps = {each.address for each in whole.items_of_kind("step")}
+def test_commit_traces_to_steps_that_wrote_its_lines_and_to_its_maker(project, full_trace):
+    steps = {each.address for each in full_trace.items_of_kind("step")}
 
     assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
-    assert {each.address for each in whole.items_of_kind("hunk")} == {
+    assert {each.address for each in full_trace.items_of_kind("hunk")} == {
         f"{project.session}#1.1:shop.py:1",
         f"{project.run}#1.1:work/tax.py:1",
     }

@@ -17,7 +17,7 @@ from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.archive.archive import Archive
 from flightlog.model.usage import Breakdown
 from flightlog.usage.pipeline import UsagePipeline
-from support.archive_maker import prompt, put, reply, told
+from support.archive_maker import prompt, put, reply, report_usage
 from support.strace_points import kill_everywhere
 
 SYNC = """
@@ -89,17 +89,17 @@ def _size(root):
 
 def test_totals_equal_the_manifest_and_grow_with_it(tmp_path):
     truth = generate(tmp_path / "agent", 1_000_000, seed=5)
-    report, _ = told(tmp_path / "agent", tmp_path / "index.db")
+    report, _ = report_usage(tmp_path / "agent", tmp_path / "index.db")
     before = _size(tmp_path / "agent")
     grown_truth = grow(tmp_path / "agent", 200_000, seed=6)
     new = _size(tmp_path / "agent") - before
-    grown, work = told(tmp_path / "agent", tmp_path / "index.db")
+    grown, work = report_usage(tmp_path / "agent", tmp_path / "index.db")
 
     assert _tokens(report) == truth["by_session"]
     assert _tokens(grown) == grown_truth["by_session"]
     # Exactly what is new, and the torn last lines once more.
     assert new <= work.bytes_read <= new * 1.1
-    assert told(tmp_path / "agent", None)[0] == grown
+    assert report_usage(tmp_path / "agent", None)[0] == grown
 
 
 def _bytes(root):
@@ -121,11 +121,11 @@ def _tokens(report):
 
 def test_an_unchanged_archive_is_not_read_at_all(corpus, tmp_path):
     root, _ = corpus
-    first, work = told(root, tmp_path / "index.db")
+    first, work = report_usage(root, tmp_path / "index.db")
     assert work.decoded > 0
 
-    again, work = told(root, tmp_path / "index.db")
-    other, other_work = told(root, tmp_path / "index.db", Breakdown.MODEL)
+    again, work = report_usage(root, tmp_path / "index.db")
+    other, other_work = report_usage(root, tmp_path / "index.db", Breakdown.MODEL)
 
     assert (work.opened, work.bytes_read, work.decoded) == (0, 0, 0)
     assert (other_work.opened, other_work.bytes_read, other_work.decoded) == (0, 0, 0)
@@ -160,30 +160,30 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
     for step in range(steps):
         for session in data.draw(st.permutations(sorted(whole))):
             put(root, session, whole[session][: cuts[session][step]])
-        told(root, root / "index.db", data.draw(st.sampled_from(Breakdown)))
+        report_usage(root, root / "index.db", data.draw(st.sampled_from(Breakdown)))
     for session, body in whole.items():
         put(root, session, body)
     by = data.draw(st.sampled_from(Breakdown))
 
-    grown, _ = told(root, root / "index.db", by)
+    grown, _ = report_usage(root, root / "index.db", by)
 
-    assert grown == told(root, None, by)[0]
+    assert grown == report_usage(root, None, by)[0]
 
 
 @pytest.mark.parametrize("by", Breakdown)
 def test_a_report_after_growth_reads_only_what_is_new(tmp_path, by):
     generate(tmp_path / "agent", 400_000, seed=7)
-    told(tmp_path / "agent", tmp_path / "index.db", by)
+    report_usage(tmp_path / "agent", tmp_path / "index.db", by)
     lines = (prompt("go"), reply("a"), reply("b", model="unheard-of"))
     new = put(tmp_path / "agent", "new", *lines)
 
-    grown, stats = told(tmp_path / "agent", tmp_path / "index.db", by)
+    grown, stats = report_usage(tmp_path / "agent", tmp_path / "index.db", by)
     new.write_bytes(new.read_bytes() + reply("c", at=90_000))
-    again, more = told(tmp_path / "agent", tmp_path / "index.db", by)
+    again, more = report_usage(tmp_path / "agent", tmp_path / "index.db", by)
 
     assert (stats.bytes_read, more.bytes_read) == (len(b"".join(lines)), len(reply("c", at=90_000)))
     assert grown.total.responses + 1 == again.total.responses
-    assert again == told(tmp_path / "agent", None, by)[0]
+    assert again == report_usage(tmp_path / "agent", None, by)[0]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -192,21 +192,21 @@ def test_rows_of_rewritten_and_removed_files_are_taken_back(tmp_path_factory, be
     root = tmp_path_factory.mktemp("law")
     for session, lines in before.items():
         put(root, session, *lines)
-    told(root, root / "index.db")
+    report_usage(root, root / "index.db")
     shutil.rmtree(root / "projects")
     for session, lines in after.items():
         put(root, session, *lines)
 
-    assert told(root, root / "index.db")[0] == told(root, None)[0]
+    assert report_usage(root, root / "index.db")[0] == report_usage(root, None)[0]
 
 
 def test_a_response_moves_to_the_session_it_was_first_said_in(tmp_path):
     put(tmp_path, "fork", prompt("go", at=10), reply("a", at=20), reply("b", at=30))
-    assert _outputs(told(tmp_path, tmp_path / "index.db")[0]) == {"fork": 10}
+    assert _outputs(report_usage(tmp_path, tmp_path / "index.db")[0]) == {"fork": 10}
 
     put(tmp_path, "origin", prompt("go", at=0), reply("a", at=20))
 
-    assert _outputs(told(tmp_path, tmp_path / "index.db")[0]) == {"fork": 5, "origin": 5}
+    assert _outputs(report_usage(tmp_path, tmp_path / "index.db")[0]) == {"fork": 5, "origin": 5}
 
 
 def _outputs(report):
@@ -215,18 +215,18 @@ def _outputs(report):
 
 def test_a_file_rewritten_in_place_is_read_again(tmp_path):
     path = put(tmp_path, "s", reply("a", 7), reply("b", 2))
-    told(tmp_path, tmp_path / "index.db")
+    report_usage(tmp_path, tmp_path / "index.db")
     with path.open("r+b") as file:
         file.write(reply("a", 9) + reply("b", 2))
     os.utime(path, ns=(1, 1))
 
-    assert told(tmp_path, tmp_path / "index.db")[0].total.usage.output_tokens == 11
+    assert report_usage(tmp_path, tmp_path / "index.db")[0].total.usage.output_tokens == 11
 
 
 def test_the_index_is_for_its_owner_only(tmp_path):
     put(tmp_path, "s", reply("a"))
 
-    told(tmp_path, tmp_path / "home" / "index.db")
+    report_usage(tmp_path, tmp_path / "home" / "index.db")
 
     assert (tmp_path / "home" / "index.db").stat().st_mode & 0o777 == 0o600
 
@@ -235,7 +235,7 @@ def test_the_index_is_for_its_owner_only(tmp_path):
 def test_a_damaged_or_foreign_index_is_rebuilt(corpus, tmp_path, damage):
     root, _ = corpus
     index = tmp_path / "index.db"
-    report, _ = told(root, index)
+    report, _ = report_usage(root, index)
     if damage == "garbage":
         index.write_bytes(b"not a database" * 1000)
     elif damage == "cut":
@@ -250,15 +250,15 @@ def test_a_damaged_or_foreign_index_is_rebuilt(corpus, tmp_path, damage):
                 f"PRAGMA {'user_version' if damage == 'newer' else 'application_id'} = 99"
             )
 
-    assert told(root, index)[0] == report
-    assert told(root, index)[0] == report
+    assert report_usage(root, index)[0] == report
+    assert report_usage(root, index)[0] == report
 
 
 def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
     put(tmp_path, "s", reply("a"))
     (tmp_path / "file").write_text("in the way")
 
-    assert told(tmp_path, tmp_path / "file" / "index.db")[0].total.usage.output_tokens == 5
+    assert report_usage(tmp_path, tmp_path / "file" / "index.db")[0].total.usage.output_tokens == 5
 
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
@@ -271,17 +271,17 @@ def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     one.save()
     two.save()
 
-    assert first == second == told(tmp_path, tmp_path / "index.db", Breakdown.DAY)[0]
+    assert first == second == report_usage(tmp_path, tmp_path / "index.db", Breakdown.DAY)[0]
 
 
 def test_digests_of_another_version_are_made_again(tmp_path):
     put(tmp_path, "s", reply("a"))
-    report, _ = told(tmp_path, tmp_path / "index.db")
+    report, _ = report_usage(tmp_path, tmp_path / "index.db")
     with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
         database.execute("UPDATE made SET version = 'older'")
         database.execute("UPDATE digests SET body = x'00'")
 
-    again, work = told(tmp_path, tmp_path / "index.db")
+    again, work = report_usage(tmp_path, tmp_path / "index.db")
 
     assert again == report
     assert work.decoded == 0
@@ -298,7 +298,7 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path.unlink()
     put(tmp_path, "t", reply("b"))
 
-    assert told(tmp_path, tmp_path / "index.db")[0].total.responses == 2
+    assert report_usage(tmp_path, tmp_path / "index.db")[0].total.responses == 2
 
 
 def test_what_sessions_cost(tmp_path):
@@ -343,14 +343,14 @@ def test_the_estimate_of_a_copied_response_belongs_to_its_first_session(tmp_path
 def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_path):
     def prepare(root):
         put(root / "agent", "s", reply("a"), reply("b"))
-        told(root / "agent", root / "home" / "index.db")
+        report_usage(root / "agent", root / "home" / "index.db")
         put(root / "agent", "s", reply("a"), reply("b"), reply("c"))
         put(root / "agent", "t", reply("d", 40))
 
     def check(root, _):
-        report, _ = told(root / "agent", root / "home" / "index.db")
+        report, _ = report_usage(root / "agent", root / "home" / "index.db")
         assert report.total.usage.output_tokens == 55
-        assert told(root / "agent", root / "home" / "index.db")[1].decoded == 0
+        assert report_usage(root / "agent", root / "home" / "index.db")[1].decoded == 0
 
     assert len(kill_everywhere(SYNC, tmp_path, prepare, check)) > 5
 
@@ -371,7 +371,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     )
 
     assert done.stdout == "5\n"
-    assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
+    assert report_usage(tmp_path, tmp_path / "index.db")[1].decoded == 1
 
 
 def test_no_command_waits_for_an_index_to_be_made(corpus, tmp_path):
@@ -393,11 +393,11 @@ def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     early = UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db")
     early.report(Breakdown.SESSION, UTC)
     put(tmp_path, "s2", reply("m2", 20))
-    told(tmp_path, tmp_path / "index.db")
+    report_usage(tmp_path, tmp_path / "index.db")
 
     early.save()
 
-    report, work = told(tmp_path, tmp_path / "index.db")
+    report, work = report_usage(tmp_path, tmp_path / "index.db")
     assert (report.total.usage.output_tokens, work.opened) == (30, 0)
 
 
@@ -408,7 +408,7 @@ def test_several_breakdowns_read_the_files_once(tmp_path):
     by_day, by_model = pipeline.report(Breakdown.DAY, UTC), pipeline.report(Breakdown.MODEL, UTC)
 
     assert (pipeline.stats.opened, by_day.total) == (1, by_model.total)
-    assert by_model == told(tmp_path, None, Breakdown.MODEL)[0]
+    assert by_model == report_usage(tmp_path, None, Breakdown.MODEL)[0]
 
 
 def test_damage_takes_no_sound_response_with_it(tmp_path):
@@ -427,7 +427,7 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
     folder.mkdir(parents=True)
     (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n" + torn)
 
-    report, _ = told(tmp_path, None)
+    report, _ = report_usage(tmp_path, None)
     (session,) = Archive({"claude-code": (str(tmp_path),)}).iter_sessions()
 
     assert report.total.responses == 6

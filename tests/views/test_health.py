@@ -5,22 +5,22 @@ from flightlog.views.session.summary import outline_session
 from support.recordings import archive
 
 
-def told(tmp_path, **more):
+def make_summary(tmp_path, **more):
     found = archive(tmp_path, "2.1.325/single-turn")
     return replace(outline_session(found.read_session(found.latest_session())).summary, **more)
 
 
 def test_a_session_without_faults_is_good(tmp_path):
-    assert judge_health(told(tmp_path)).level is HealthLevel.GOOD
+    assert judge_health(make_summary(tmp_path)).level is HealthLevel.GOOD
 
 
 def test_a_session_without_steps_is_quiet_not_healthy(tmp_path):
-    assert judge_health(told(tmp_path, steps=0)).level is HealthLevel.QUIET
+    assert judge_health(make_summary(tmp_path, steps=0)).level is HealthLevel.QUIET
 
 
 def test_each_reason_is_said(tmp_path):
     found = judge_health(
-        told(tmp_path, failed_tool_calls=1, tool_calls=40, compactions=2, unknown_records=1)
+        make_summary(tmp_path, failed_tool_calls=1, tool_calls=40, compactions=2, unknown_records=1)
     )
 
     assert found.level is HealthLevel.LOOK
@@ -33,13 +33,13 @@ def test_each_reason_is_said(tmp_path):
 
 def test_many_failures_and_damage_are_bad(tmp_path):
     assert (
-        judge_health(told(tmp_path / "a", failed_tool_calls=5, tool_calls=10)).level
+        judge_health(make_summary(tmp_path / "a", failed_tool_calls=5, tool_calls=10)).level
         is HealthLevel.BAD
     )
-    assert judge_health(told(tmp_path / "b", damage_count=1)).reasons == (
+    assert judge_health(make_summary(tmp_path / "b", damage_count=1)).reasons == (
         "1 damaged span in the recording",
     )
 
 
 def test_an_unknown_price_is_worth_a_look(tmp_path):
-    assert judge_health(told(tmp_path, cost_usd=None)).level is HealthLevel.LOOK
+    assert judge_health(make_summary(tmp_path, cost_usd=None)).level is HealthLevel.LOOK

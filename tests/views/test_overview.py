@@ -38,7 +38,7 @@ TOLD = Overview(
 )  # fmt: skip
 
 
-def said(**fields):
+def list_facts(**fields):
     return [fact.text for fact in iter_facts(replace(TOLD, **fields), UTC)]
 
 
@@ -88,12 +88,14 @@ def test_the_most_expensive_prompt_is_the_one_that_cost_most():
 
 
 def test_only_what_is_true_is_said():
-    assert len(said()) == 4
-    assert "than is on record" not in " ".join(said(unrecorded_cost_usd=0.00001))
-    assert "$0.5000 more than is on record" in " ".join(said(unrecorded_cost_usd=0.5))
-    assert "$0.5000 less than is on record" in " ".join(said(unrecorded_cost_usd=-0.5))
-    assert "2 records of unknown type, 1 damaged span" in said(unknown_records=2, damage_count=1)
-    assert "cost unknown" in " ".join(said(cost_usd=None))
+    assert len(list_facts()) == 4
+    assert "than is on record" not in " ".join(list_facts(unrecorded_cost_usd=0.00001))
+    assert "$0.5000 more than is on record" in " ".join(list_facts(unrecorded_cost_usd=0.5))
+    assert "$0.5000 less than is on record" in " ".join(list_facts(unrecorded_cost_usd=-0.5))
+    assert "2 records of unknown type, 1 damaged span" in list_facts(
+        unknown_records=2, damage_count=1
+    )
+    assert "cost unknown" in " ".join(list_facts(cost_usd=None))
 
 
 def test_samples_are_never_taken_for_the_persons_own():

@@ -91,7 +91,7 @@ def picture(browser, pages, path, *, dark=False, **changed):
     for name, value in changed.items():
         page.js(f"document.documentElement.style.setProperty('--{name}', {json.dumps(value)})")
     page.js("document.fonts.ready.then(() => new Promise(done => setTimeout(done, 200)))")
-    return page.seen()
+    return page.screenshot()
 
 
 PATHS = {

@@ -18,7 +18,7 @@ def hub(found):
     )
 
 
-async def told(queue):
+async def read_message(queue):
     message = await asyncio.wait_for(queue.get(), 20)
     head, _, data = message.partition(b"data: ")
     assert head == b"event: news\n"
@@ -35,7 +35,7 @@ def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
     async def watch():
         watched = hub(found)
         queues = [await watched.subscribe(found, session) for _ in range(50)]
-        first = await told(queues[0])
+        first = await read_message(queues[0])
         with file.open("ab") as out:
             out.write(b"".join(lines[8:]))
         grown = [await _until_full(queue) for queue in queues]
@@ -53,7 +53,7 @@ def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
 
 async def _until_full(queue):
     while True:
-        news = await told(queue)
+        news = await read_message(queue)
         if news["total"] == 11:
             return news
 
@@ -64,11 +64,11 @@ def test_a_page_that_connects_later_gets_the_current_state(tmp_path):
     async def watch():
         watched = hub(found)
         first = await watched.subscribe(found, found.latest_session())
-        await told(first)
+        await read_message(first)
         assert watched._readers[found.latest_session()]._rest_until == 0, (
             "one long first look, and the next line is late"
         )
-        later = await told(await watched.subscribe(found, found.latest_session()))
+        later = await read_message(await watched.subscribe(found, found.latest_session()))
         watched.close()
         return later, await first.get()
 
@@ -84,7 +84,7 @@ def test_a_page_that_does_not_read_must_begin_again(tmp_path):
     async def watch():
         watched = hub(found)
         queue = await watched.subscribe(found, found.latest_session())
-        await told(queue)
+        await read_message(queue)
         reader = watched._readers[found.latest_session()]
         for _ in range(QUEUE_MAX + 1):
             reader._send_to_pages(b"x")

@@ -6,7 +6,7 @@ from flightlog.web.session_page import GONE, SessionPage, searchable_text
 from support.recordings import CASES, archive
 
 
-def held_of(found, name=None):
+def open_page(found, name=None):
     return SessionPage(found, found.read_outline(name or found.latest_session()))
 
 
@@ -14,7 +14,7 @@ def every(held, subagent=""):
     return held.load_rows(range(held.thread_of(subagent).total), subagent)
 
 
-def shown(row):
+def describe_row(row):
     item = row.item
     subagents = [subagent.id for subagent in row.subagents]
     if isinstance(item, Turn):
@@ -27,18 +27,18 @@ def test_shown_rows_say_what_the_whole_session_says(tmp_path):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
             session = found.read_session(name)
-            held = held_of(found, name)
+            held = open_page(found, name)
             for subagent in (None, *session.subagents):
                 told = every(held, subagent.id if subagent else "")
 
-                assert [shown(row) for row in told] == [
-                    shown(row) for row in build_rows(session, subagent)
+                assert [describe_row(row) for row in told] == [
+                    describe_row(row) for row in build_rows(session, subagent)
                 ], case
 
 
 def test_some_rows_are_read_like_all_of_them(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    held = held_of(found)
+    held = open_page(found)
     told = every(held)
 
     assert [held.load_rows([row])[0] for row in range(len(told))] == told
@@ -47,7 +47,7 @@ def test_some_rows_are_read_like_all_of_them(tmp_path):
 
 def test_long_texts_stay_in_the_recording(tmp_path):
     found = archive(tmp_path, "2.1.325/odd-outputs")
-    held = held_of(found)
+    held = open_page(found)
 
     longest = max(
         len(call.output)
@@ -62,7 +62,7 @@ def test_long_texts_stay_in_the_recording(tmp_path):
 
 def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
     found = archive(tmp_path, "2.1.325/single-turn")
-    held = held_of(found)
+    held = open_page(found)
     for file in tmp_path.glob("projects/*/*.jsonl"):
         file.unlink()
 
@@ -78,7 +78,7 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 
 def test_every_place_leads_to_a_row(tmp_path):
     found = archive(tmp_path, "2.1.325/subagent-foreground")
-    held = held_of(found)
+    held = open_page(found)
     subagents = {subagent for subagent, _ in held.rows_by_location.values()}
 
     assert subagents == {"", *(subagent.id for subagent in held.outline.subagents)}

@@ -116,14 +116,14 @@ def main() -> int:
             seconds(lambda: list(build_trajectory(session).iter_files())),
             1,
         )
-        table.most("transcript to trajectory files, s", seconds(lambda: _whole(folder)), 1)
+        table.most("transcript to trajectory files, s", seconds(lambda: _build_whole(folder)), 1)
         table.note(
             "lint, s", f"{seconds(lambda: lint_trajectory(files[MAIN], lambda _: False)):.2f}"
         )
     return 1 if table.failed else 0
 
 
-def _whole(folder: str) -> None:
+def _build_whole(folder: str) -> None:
     archive = Archive({"claude-code": (folder,)})
     list(
         build_trajectory(

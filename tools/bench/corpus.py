@@ -48,7 +48,7 @@ def generate(root: Path, size: int, seed: int = 1) -> dict[str, object]:
         written += _subagents(file, maker, own)
         ending = [maker.totals(own)] if draw.random() < 0.7 else []
         written += _write(
-            file, replay + lines + ending, torn=maker.torn() if draw.random() < 0.04 else ""
+            file, replay + lines + ending, torn=maker.cut_line() if draw.random() < 0.04 else ""
         )
         truths += own
         earlier = lines[:40] if draw.random() < 0.5 else earlier

@@ -55,7 +55,7 @@ def main() -> int:
     options = parser.parse_args()
     os.environ["ANTHROPIC_API_KEY"] = "no-key-is-needed-here"
     with tempfile.TemporaryDirectory() as folder:
-        run = made(Path(folder), options.kilobytes)
+        run = make_run(Path(folder), options.kilobytes)
         context = multiprocessing.get_context("fork")
         ours, theirs = context.Pipe()
         model = context.Process(target=run_model, args=(theirs,), daemon=True)
@@ -72,7 +72,7 @@ def main() -> int:
     return judged(found, options, len(kept), sum(not each.error for each in kept))
 
 
-def made(root: Path, kilobytes: int) -> Path:
+def make_run(root: Path, kilobytes: int) -> Path:
     """A run with a captured request as large as a real one."""
     (root / "work").mkdir()
     given = {

@@ -59,7 +59,7 @@ class Session:
         body = f'{{"id":"{self._id("syn")}","model":"<synthetic>","role":"assistant","content":[],{usage}}}'
         return self._record("assistant", body, '"isApiErrorMessage":true,')
 
-    def torn(self) -> str:
+    def cut_line(self) -> str:
         """Return the first half of an assistant line: its writer was killed."""
         line = self._lines(self._id("msg"), 1, (3, 999_999, 7, 0, 0))[0]
         self.calls.clear()

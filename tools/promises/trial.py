@@ -49,12 +49,12 @@ def copied(folder: Path, each: Break | None = None) -> Path:
             (root / name).symlink_to(ROOT / name)
     if each is not None:
         path = root / PACKAGE / each.file
-        path.write_text(broken(path.read_text("utf-8"), each), "utf-8")
+        path.write_text(break_text(path.read_text("utf-8"), each), "utf-8")
     _environment(root)
     return root
 
 
-def broken(text: str, each: Break) -> str:
+def break_text(text: str, each: Break) -> str:
     """The text of a file with the break in it."""
     count = text.count(each.old)
     assert count == 1, (

@@ -102,7 +102,7 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     for what, times in sorted(ground.counts.items()):
         table.note(what, times)
     ground.run(ground.root / "work", "flightlog", "settle")
-    lost_events, lost_bytes = _lost(ground)
+    lost_events, lost_bytes = _count_lost(ground)
     table.most("events of ended sessions that are lost", lost_events, 0)
     table.most("bytes of transcripts that are lost", lost_bytes, 0)
     table.most("promises broken on the way", len(ground.wrong), 0)
@@ -137,7 +137,7 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     return 1 if table.failed else 0
 
 
-def _lost(ground: Ground) -> tuple[int, int]:
+def _count_lost(ground: Ground) -> tuple[int, int]:
     """Events that hooks of ended sessions must have recorded, and transcript bytes our copies must hold."""
     ended = [line for path in ground.root.glob("ended-*.txt") for line in path.read_text().split()]
     events = 0

@@ -138,7 +138,7 @@ class Pages:
             turn += 1
             path = _PAGES[turn % len(_PAGES)]
             began = time.monotonic()
-            status = self._asked(path)
+            status = self._fetch_status(path)
             took = time.monotonic() - began
             if status != 200:
                 said = " | ".join(self._said.read_text().splitlines()[-6:])
@@ -153,7 +153,7 @@ class Pages:
         self._child.terminate()
         return self._child.wait(20)
 
-    def _asked(self, path: str) -> int:
+    def _fetch_status(self, path: str) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
         cookie = {"Cookie": f"flightlog-{self._port}={self._token}"}
         try:

@@ -30,6 +30,7 @@ class Agent(Struct, frozen=True):
     find: "Callable[[Sequence[str]], FileListing]"
     reader: str = "decode"
     has_hooks: bool = False
+    remove_plugin: str = ""  # the command of a client that has no hooks but takes plugins
 
     @property
     def source(self) -> "Source":
@@ -40,6 +41,14 @@ class Agent(Struct, frozen=True):
         """Return the settings in which our hooks are registered, or None if it has no hooks."""
         module = import_module(f"{_package(self.name)}.hooks") if self.has_hooks else None
         return cast("HookSettings | None", module)
+
+    def find_plugin(self, config_dir: Path) -> str:
+        """Return the command that removes our plugin from the client; "" if it is not enabled."""
+        from flightlog.agents.session_files import find_enabled_plugin  # noqa: PLC0415 - as above
+
+        if hooks := self.hooks():
+            return hooks.find_plugin(config_dir)
+        return find_enabled_plugin(config_dir, self.remove_plugin) if self.remove_plugin else ""
 
 
 class RegisteredAgent(NamedTuple):

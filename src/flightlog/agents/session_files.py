@@ -1,11 +1,29 @@
 """List an agent's directories and describe the session files in them; what cannot be read is damage."""
 
 import os
+import re
 import stat
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def find_enabled_plugin(config_dir: "Path", command: str) -> str:
+    """Return `command` with the name of our plugin if `settings.json` enables it, else ""."""
+    try:
+        settings = msgspec.json.decode((config_dir / "settings.json").read_bytes())
+        names = [name for name, is_on in settings["enabledPlugins"].items() if is_on]
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        return ""
+    own = next((name for name in names if re.fullmatch(r"flightlog@[\w.-]+", name)), "")
+    return f"{command} {own}" if own else ""
 
 
 def list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

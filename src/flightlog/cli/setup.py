@@ -214,20 +214,17 @@ class InitFlags(NamedTuple):
 
 def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> int:
     """Register the hook with one agent, or remove it; return the exit code."""
-    from flightlog.setup.init import (
-        find_hook_settings,
-        find_plugin,
-        plan_change,
-        plan_removal,
-        wants_guard,
-    )
+    from flightlog.setup.hook_check import find_plugin
+    from flightlog.setup.init import find_hook_settings, plan_change, plan_removal, wants_guard
     from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
 
     remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
     label, is_default = agent_label(request.agent), request.agent == DEFAULT_AGENT
+    plugin = find_plugin(runtime, request.agent)
     if find_hook_settings(request.agent) is None:
         # Some of these agents have hooks of their own; flightlog does not use them.
         way = "`flightlog settle` finds its sessions by their files"
+        way = f"the plugin's own hook records; to remove it: {plugin}" if plugin else way
         click.echo(f"no hook is registered with {label}: {way}", err=as_json)
         return 0
     if flags.keep_days and not is_default:
@@ -254,9 +251,9 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
     _print_change(None if dry_run else change, backup, written=written)
-    if not as_json and (command := find_plugin(runtime, request)):
+    if plugin and not as_json:
         now = "records from now on" if remove else "ends at once while this hook is registered"
-        click.echo(f"the plugin's own hook {now}; to remove it: {command}", err=True)
+        click.echo(f"the plugin's own hook {now}; to remove it: {plugin}", err=True)
     if written and not (remove or is_default):
         click.echo(f"{label} asks you to trust the hook before it runs it", err=True)
     return 0 if agreed else 1

@@ -112,7 +112,9 @@ def record_event(
         return None
     payload = _decode_json(data) if is_whole else None
     names = payload if isinstance(payload, dict) else _scan_for_names(data)
-    session, name = _safe_session_name(names.get("session_id")), names.get("hook_event_name")
+    # Copilot CLI gives one event, permissionRequest, with names of its own.
+    session = _safe_session_name(names.get("session_id") or names.get("sessionId"))
+    name = names.get("hook_event_name") or names.get("hookName")
     event = str(name) if is_safe(name) else "unknown"
     stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
     start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
@@ -128,9 +130,7 @@ def record_event(
         writer.make_dir(directory)
         writer.add_lost(os.path.join(home, "lost"), 0)
     values = [names.get(key) for key in ("cwd", "tool_use_id", "agent_id")]
-    cwd, call, subagent = (
-        text if isinstance(text, str) and "\0" not in text else "" for text in values
-    )
+    cwd, call, subagent = (x if isinstance(x, str) and "\0" not in x else "" for x in values)
     names_of_files = ("own-hook", "plugin-hook", "hooks.jsonl")
     own_hook, plugin_hook, log = (os.path.join(directory, name) for name in names_of_files)
     if origin == "project":

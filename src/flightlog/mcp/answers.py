@@ -5,6 +5,7 @@ a replay, is for a person to run.
 """
 
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -57,6 +58,7 @@ _BUSY = b"Another process is updating the index; the newest records may be missi
 HITS_DEFAULT, HITS_MAX, AROUND_MAX = 8, 25, 5
 HITS_PER_SESSION = 3  # so that one long session does not hide the others
 SESSIONS_SHOWN = 20
+LATE_S = 0.3  # Copilot CLI writes records a tenth of a second after the last one
 PASSAGE_CHARS = 5_000  # of one text in a step that was asked for
 NEAR_CHARS = 500  # of one text beside it
 # A margin on both sides of a match that is redacted with it: no secret is longer, and a record may
@@ -69,7 +71,7 @@ _MODEL = re.compile(r"[\w.:/@\[\]<>+-]{1,80}")
 
 def load_parts() -> None:
     """Load what calls need before any is forked, because a child would load it for itself alone."""
-    with suppress(FlightlogError):  # a call reports it
+    with suppress(FlightlogError, OSError):  # a call reports it
         runtime = open_runtime()
         for name in find_agent_dirs(runtime):
             source_of(name)
@@ -96,6 +98,11 @@ def call_tool(name: str, given: Any, caller: ToolCaller, packed: bytes, note: st
     """
     try:
         scope = SessionScope(open_runtime(), caller, packed)
+        is_late = name == "usage" and scope.is_unwritten
+        if is_late or scope.is_index_replaced:
+            time.sleep(LATE_S if is_late else 0)
+            packed = sync_index(all_projects=caller.all_projects).partition(b"\n")[2]
+            scope = SessionScope(scope.runtime, caller, packed)
         answer = ToolAnswer(scope)
         first = _TOOLS[name](scope, ToolArguments(given), answer)
         text = f"={answer.render_text(first, note)}"
@@ -221,7 +228,7 @@ def _answer_sessions(scope: SessionScope, arguments: ToolArguments, answer: Tool
         if project.lower() in one.project.lower() and one.last_ms >= since_ms
     ]
     if file:
-        named = scope.find_naming(file)
+        named = scope.find_naming(file, found)
         found = [one for one in found if one.session in named]
     shown = found[:SESSIONS_SHOWN]
     costs = scope.read_costs([one.session for one in shown])

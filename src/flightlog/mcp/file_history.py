@@ -1,6 +1,7 @@
 """The tool `file_history`: the steps that changed a file, and the prompt behind a line."""
 
 from contextlib import suppress
+from os.path import normpath, relpath
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ def answer_file_history(scope: SessionScope, arguments: ToolArguments, answer: T
     typed = arguments.get_text("path", required=True)
     line = arguments.get_count("line", 0, 10**9)
     path = _project_path(scope, typed)
-    named = scope.find_naming(path)
+    named = _find_naming(scope, path)
     names = [name for name in scope.sessions if name in named][:SESSIONS_SEARCHED]
     blame = FileBlame(scope, names)
     edits = [edit for _, own in blame.all_edits for edit in own if edit.path == path]
@@ -46,6 +47,19 @@ def answer_file_history(scope: SessionScope, arguments: ToolArguments, answer: T
     readers = len(named) - len({parse_address(edit.at).session for edit in edits})
     more = f"; {pluralize(readers, 'other session')} only named it" if readers > 0 else ""
     return f"{pluralize(steps, 'step')} changed this file{more}."
+
+
+def _find_naming(scope: SessionScope, path: str) -> set[str]:
+    """Return the sessions that name a file relative to the project, or to where they began."""
+    trees, names, named = _list_trees(scope), {}, set[str]()
+    for project in {one.project for one in scope.sessions.values()}:
+        with suppress(ValueError):
+            name = relpath(path, _relative_path(Path(project), trees))
+            names[project] = name if name.strip("./") else path
+    for name in {path, *names.values()}:
+        own = [one for one in scope.sessions.values() if names.get(one.project, path) == name]
+        named |= scope.find_naming(name, own)
+    return named
 
 
 def _list_trees(scope: SessionScope) -> list[Path]:
@@ -115,5 +129,6 @@ class FileBlame:
 
     def _shorten_path(self, edit: LineEdit) -> LineEdit:
         with suppress(ValueError):
-            return replace(edit, path=_relative_path(Path(edit.path), self._trees))
+            path = Path(normpath(edit.path))  # a session that began below may write to ../FILE
+            return replace(edit, path=_relative_path(path, self._trees))
         return edit

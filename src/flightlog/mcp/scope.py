@@ -7,10 +7,11 @@ reads the index and the few sessions that it shows.
 """
 
 import functools
+import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +24,7 @@ from flightlog.agents.recordings import find_agent_dirs, index_path
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.addresses import check_id
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.output_files import Clean, Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
@@ -36,9 +37,7 @@ from flightlog.store.files import find_project
 from flightlog.store.git.repository import list_worktrees
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.fulltext import (
-    SCHEMA as FULLTEXT,
-)
+from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
 from flightlog.store.index.fulltext import (
     MatchLimits,
     RecordMatch,
@@ -91,7 +90,7 @@ class RunningSession(Struct, frozen=True):
     is_certain: bool = False
 
 
-_decode_sessions = msgspec.msgpack.Decoder(list[ScopedSession]).decode
+_decode_sessions = msgspec.msgpack.Decoder(tuple[int, list[ScopedSession]]).decode
 
 
 class SessionScope:
@@ -113,8 +112,7 @@ class SessionScope:
     def sessions(self) -> dict[str, ScopedSession]:
         """The sessions in the scope by id, the newest first."""
         if self._packed:
-            sessions = _decode_sessions(zlib.decompress(self._packed))
-            return {one.session: one for one in sessions}
+            return {one.session: one for one in self._index_state[1]}
         found = self._query_index(lambda database: list(self._iter_sessions(database)))
         own = {project for project in {one.project for one in found} if self._is_inside(project)}
         newest = sorted(found, key=lambda one: (-one.last_ms, one.session))
@@ -122,7 +120,22 @@ class SessionScope:
 
     def pack_sessions(self) -> bytes:
         """Return the sessions as bytes, which the server keeps between two updates of the index."""
-        return zlib.compress(msgspec.msgpack.encode(list(self.sessions.values())), 1)
+        packed = (self._read_inode(), list(self.sessions.values()))
+        return zlib.compress(msgspec.msgpack.encode(packed), 1)
+
+    @property
+    def is_index_replaced(self) -> bool:
+        """Whether the index was deleted or built again since the sessions were packed."""
+        return bool(self._packed) and self._index_state[0] != self._read_inode()
+
+    @functools.cached_property
+    def _index_state(self) -> tuple[int, list[ScopedSession]]:
+        return _decode_sessions(zlib.decompress(self._packed))
+
+    def _read_inode(self) -> int:
+        with suppress(OSError):
+            return os.stat(self.index_path).st_ino  # noqa: PTH116 - a text
+        return 0
 
     @functools.cached_property
     def running(self) -> RunningSession:
@@ -139,6 +152,11 @@ class SessionScope:
         ]
         changed_ns, session = max(written, default=(0, ""))
         return RunningSession(session if changed_ns > since_ns else "")
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the client names a running session of which there is no record."""
+        return self.running.is_certain and self.running.session not in self.sessions
 
     @functools.cached_property
     def archive(self) -> Archive:
@@ -164,13 +182,13 @@ class SessionScope:
         numbers = [number for one in sessions for number in one.numbers]
         return self._query_index(lambda database: search_files(database, match, numbers, limits))
 
-    def find_naming(self, file: str) -> set[str]:
-        """Return the sessions that name a file in a tool call."""
+    def find_naming(self, file: str, sessions: Collection[ScopedSession]) -> set[str]:
+        """Return those of `sessions` that name a file in a tool call."""
         quoted = file.replace('"', " ").strip("/ ")
         if not any(letter.isalnum() for letter in quoted):
             raise Invalid("not the name of a file", hint="give a path such as src/shop.py")
-        limits = MatchLimits(len(self.sessions), 1, examined=200_000)
-        matches, _, _ = self.search_records(f'(file : "{quoted}")', self.sessions.values(), limits)
+        limits = MatchLimits(len(sessions), 1, examined=200_000)
+        matches, _, _ = self.search_records(f'(file : "{quoted}")', sessions, limits)
         return {match.session for match in matches}
 
     def read_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:
@@ -229,7 +247,11 @@ class SessionScope:
 
     def _query_index(self, run: Callable[[sqlite3.Connection], T]) -> T:
         with closing(Index(self.index_path, FILES, RECORDS, FULLTEXT)) as index:
-            return index.query(run)
+            rows = index.query(run)
+            if index.database.execute("PRAGMA database_list").fetchone()[2]:
+                return rows
+        # It is in memory, and empty: "nothing matches" would be wrong.
+        raise Unavailable(f"cannot open the index: {self.index_path}", hint="flightlog doctor")
 
     def _iter_sessions(self, database: sqlite3.Connection) -> Iterator[ScopedSession]:
         rows = iter_scoped_files(database, self.roots)

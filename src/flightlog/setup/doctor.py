@@ -171,6 +171,9 @@ def _list_other_agents(runtime: Runtime, archive: Archive) -> Iterator[CheckResu
         if name != DEFAULT_AGENT:
             text = f"{pluralize(agents[name], f'{agent_label(name)} session')}: {', '.join(dirs)}"
             yield CheckResult(CheckLevel.OK, "sessions", text)
+            if hook_check.find_plugin(runtime, name):
+                text = f"registered by the plugin with {agent_label(name)}: {dirs[0]}"
+                yield CheckResult(CheckLevel.OK, "hooks", text)
     for path in find_missing_dirs(runtime):
         text = f"agents.directories names a directory that does not exist: {path}"
         yield CheckResult(CheckLevel.WARNING, "sessions", text, "flightlog config show --origin")

@@ -11,10 +11,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.hooks import events_for, find_plugin
+from flightlog.agents import find_agent
+from flightlog.agents.claude_code import AGENT
+from flightlog.agents.claude_code.hooks import events_for
+from flightlog.agents.recordings import find_agent_dirs
 from flightlog.live.layout import check_template
 from flightlog.model.errors import FlightlogError, Misconfigured
-from flightlog.model.runtime import ConfigValue
+from flightlog.model.runtime import ConfigValue, Runtime
 from flightlog.model.text import pluralize
 from flightlog.setup.install import find_own_groups, find_own_status_line, is_ours
 from flightlog.sources.hook_log import count_lost_records
@@ -43,6 +46,12 @@ def hook_findings(
     ]
 
 
+def find_plugin(runtime: Runtime, agent: str) -> str:
+    """Return the command that removes our plugin from an agent; "" if it is not enabled."""
+    dirs, find = find_agent_dirs(runtime).get(agent, ()), find_agent(agent).find_plugin
+    return next(filter(None, (find(Path(path)) for path in dirs)), "")
+
+
 def is_registered(settings: Path) -> bool:
     """Return whether a settings file calls the hook."""
     data = shared_files.read_if_exists(settings)
@@ -54,7 +63,7 @@ def is_registered(settings: Path) -> bool:
 
 def describe_registration(settings: Path) -> str:
     """Return which hooks record sessions: that of the settings, the plugin's, or both."""
-    if not find_plugin(settings.parent):
+    if not AGENT.find_plugin(settings.parent):
         return f"registered: {settings}"
     if not is_registered(settings):
         return f"registered by the plugin: {settings}"
@@ -72,7 +81,7 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
             f"edit {shlex.quote(str(settings))}",
         )
         return
-    if not groups and find_plugin(settings.parent):
+    if not groups and AGENT.find_plugin(settings.parent):
         return
     if not groups:
         yield HookProblem(

@@ -34,6 +34,7 @@ from flightlog.privacy import git_guard
 from flightlog.privacy.service import SETTINGS, guard_git, repository_settings
 from flightlog.privacy.trust import is_trusted, open_trust, risky_settings
 from flightlog.setup import install
+from flightlog.setup.hook_check import find_plugin
 from flightlog.store import files, json_editor, shared_files
 from flightlog.store.git.repository import open_repository
 
@@ -196,13 +197,6 @@ def settings_path(runtime: Runtime, location: InitRequest) -> Path:
 def find_hook_settings(agent: str) -> HookSettings | None:
     """Return the settings in which an agent's hooks are registered; None if it has no hooks."""
     return find_agent(agent).hooks()
-
-
-def find_plugin(runtime: Runtime, location: InitRequest) -> str:
-    """Return the command that removes our plugin from the agent; "" if it is not enabled."""
-    dirs = find_agent_dirs(runtime).get(location.agent, ())
-    find = _hook_settings(location.agent).find_plugin
-    return next(filter(None, (find(Path(path)) for path in dirs)), "")
 
 
 def list_init_agents(runtime: Runtime, wanted: str) -> tuple[str, ...]:
@@ -368,9 +362,9 @@ def _list_leftovers(
         paths |= dict.fromkeys(shared_files.list_backups(path), "backup of the agent's settings")
     for project in projects:
         paths |= {project.cwd / name: content for name, content in _PROJECT_DATA.items()}
-    for agent in filter(find_hook_settings, list_init_agents(runtime, "all")):
-        if command := find_plugin(runtime, InitRequest("user", Path(runtime.cwd), agent)):
-            yield Leftover(find_agent_dirs(runtime)[agent][0], "flightlog's plugin", command)
+    for agent, dirs in find_agent_dirs(runtime).items():
+        if command := find_plugin(runtime, agent):
+            yield Leftover(dirs[0], "flightlog's plugin", command)
     for project in projects:
         if _has_dataset_hooks(runtime, project.cwd):
             command = f"cd {shlex.quote(str(project.cwd))} && {_REMOVE_HOOKS}"

@@ -18,7 +18,7 @@ from support.waiting import until
 
 
 @contextmanager
-def sent(url, body=BODY):
+def open_sent_call(url, body=BODY):
     """A connection on which a call was sent; leaving the block is leaving the proxy."""
     host, _, token = url.removeprefix("http://").partition("/")
     name, _, port = host.partition(":")
@@ -42,7 +42,7 @@ def test_a_client_that_leaves_before_the_answer_releases_the_upstream(tmp_path):
         gone.append(connection.recv(10))
 
     with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, recorder):
-        with sent(url):
+        with open_sent_call(url):
             assert asked.wait(10)
         until(lambda: gone and ended(tmp_path / "x"))
 
@@ -71,7 +71,7 @@ def test_a_client_that_leaves_at_the_barrier_cancels_it(tmp_path):
         answering(answer) as upstream,
         proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
-        with sent(url):
+        with open_sent_call(url):
             assert waiting.wait(10)
         until(lambda: gone and ended(tmp_path / "x"))
 
@@ -95,7 +95,7 @@ def test_a_client_that_leaves_does_not_wait_for_a_barrier_that_hangs(tmp_path):
         answering(lambda connection, _: connection.recv(10)) as upstream,
         proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
-        with sent(url):
+        with open_sent_call(url):
             assert waiting.wait(10)
         until(lambda: cancelled and ended(tmp_path / "x"), 10)
 

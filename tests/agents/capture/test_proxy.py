@@ -25,7 +25,7 @@ from support.captures import (
     exchanges,
     plain,
     proxied,
-    said_once,
+    send_both_ways,
 )
 from support.upstream import answering, call, parts, reset
 from support.waiting import until
@@ -80,7 +80,7 @@ BIG = os.urandom(1 << 20) * 100
     ],
 )
 def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(tmp_path, answer, copy):
-    direct, through, store, exchange = said_once(answer, tmp_path)
+    direct, through, store, exchange = send_both_ways(answer, tmp_path)
 
     assert (through[0], through[2], through[3]) == (direct[0], direct[2], direct[3])
     assert {name: through[1].get(name) for name in direct[1]} == direct[1]
@@ -101,7 +101,7 @@ def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
             time.sleep(0.1)
             reset(connection)
 
-    direct, through, store, exchange = said_once(answer, tmp_path)
+    direct, through, store, exchange = send_both_ways(answer, tmp_path)
 
     assert not direct[3]
     assert not through[3]
@@ -211,8 +211,8 @@ def test_a_barrier_that_fails_or_hangs_does_not_fail_the_call(tmp_path):
     async def hangs(request):
         await asyncio.sleep(60)
 
-    failed = said_once(plain(b"{}"), tmp_path / "1", barrier=fails)
-    hung = said_once(plain(b"{}"), tmp_path / "2", barrier=hangs, barrier_s=0.2)
+    failed = send_both_ways(plain(b"{}"), tmp_path / "1", barrier=fails)
+    hung = send_both_ways(plain(b"{}"), tmp_path / "2", barrier=hangs, barrier_s=0.2)
 
     assert failed[1][2] == hung[1][2] == b"{}"
     assert failed[3].response.notes == ("the barrier failed: ValueError: no",)

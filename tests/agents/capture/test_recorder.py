@@ -17,14 +17,14 @@ from support.captures import (
     exchanges,
     plain,
     proxied,
-    said_once,
+    send_both_ways,
 )
 from support.upstream import answering, call
 
 
 def test_a_missing_request_id_is_made_up_and_one_that_is_there_passed_on(tmp_path):
-    made = said_once(plain(b"{}"), tmp_path / "1")
-    kept = said_once(plain(b"{}", headers="request-id: req_theirs\r\n"), tmp_path / "2")
+    made = send_both_ways(plain(b"{}"), tmp_path / "1")
+    kept = send_both_ways(plain(b"{}", headers="request-id: req_theirs\r\n"), tmp_path / "2")
 
     assert made[1][1]["request-id"] == made[3].response.request_id == "req_made_1"
     assert kept[1][1]["request-id"] == kept[3].response.request_id == "req_theirs"
@@ -53,7 +53,7 @@ def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
         stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n"
     )
 
-    _, through, store, exchange = said_once(answer, tmp_path, body.encode())
+    _, through, store, exchange = send_both_ways(answer, tmp_path, body.encode())
     write_output_files(tmp_path / "x", build_dump_files(store))
 
     assert KEY.encode() in through[2]

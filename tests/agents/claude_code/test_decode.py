@@ -31,7 +31,7 @@ VALUES = st.recursive(
 )
 
 
-def told(record):
+def decode_event(record):
     (entry,) = decode_record(json.dumps(record).encode())
     return entry.event
 
@@ -112,13 +112,13 @@ def test_what_is_no_record_is_none(line):
 
 
 def test_an_unknown_type_is_kept_by_name_and_fields():
-    assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
+    assert decode_event({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
         "hologram", ("beam", "type", "uuid")
     )
-    assert told({"type": "system", "subtype": "new"}) == entries.UnknownRecord(
+    assert decode_event({"type": "system", "subtype": "new"}) == entries.UnknownRecord(
         "system/new", ("subtype", "type")
     )
-    assert told(
+    assert decode_event(
         {"type": "attachment", "attachment": {"type": "new", "a": 1}}
     ) == entries.UnknownRecord("attachment/new", ("a", "type"))
 
@@ -156,7 +156,7 @@ def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
 
 
 def test_a_reply_carries_what_a_ledger_needs():
-    event = told(
+    event = decode_event(
         assistant("m1", 2, {"type": "text", "text": "hi"}, isAbortedMidStream=True, apiBlockIndex=3)
     )
 
@@ -173,11 +173,11 @@ def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
     record = assistant("m1", isApiErrorMessage=True, error="rate_limit")
     record["message"]["model"] = "<synthetic>"
 
-    event = told(record)
+    event = decode_event(record)
 
     assert event.is_synthetic
     assert event.error == "rate_limit"
-    assert told(assistant("m1", error="ignored")).error == ""
+    assert decode_event(assistant("m1", error="ignored")).error == ""
 
 
 def test_remarks_of_the_client_without_words_are_kept_without_a_note():
@@ -187,33 +187,33 @@ def test_remarks_of_the_client_without_words_are_kept_without_a_note():
         "content": "<local-command-stdout></local-command-stdout>",
     }
 
-    assert told(empty) == entries.Ignored("system/local_command")
-    assert told({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
+    assert decode_event(empty) == entries.Ignored("system/local_command")
+    assert decode_event({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
 
 
 def test_system_records_without_a_subtype_are_notes_unless_about_hooks():
     record = {"type": "system", "content": "limit reached, now using another model"}
 
-    assert told({**record, "level": "warning"}) == entries.ClientNote(
+    assert decode_event({**record, "level": "warning"}) == entries.ClientNote(
         "informational", record["content"]
     )
-    assert told({**record, "level": "info"}) == entries.Ignored("system/")
+    assert decode_event({**record, "level": "info"}) == entries.Ignored("system/")
 
 
 def test_hook_errors_are_notes_and_their_absence_is_not():
     record = {"type": "system", "subtype": "stop_hook_summary", "hookErrors": ["a", 1, "b"]}
 
-    assert told(record) == entries.ClientNote("hook", "a; b")
-    assert told({**record, "hookErrors": []}) == entries.Ignored("system/stop_hook_summary")
+    assert decode_event(record) == entries.ClientNote("hook", "a; b")
+    assert decode_event({**record, "hookErrors": []}) == entries.Ignored("system/stop_hook_summary")
 
 
 def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
     said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
     attached = {"type": "hook_success", "toolUseID": "t1", "stdout": said}
 
-    assert told({"type": "attachment", "attachment": attached}) == entries.ToolInputRewritten(
-        "t1", {"command": "ls"}
-    )
+    assert decode_event(
+        {"type": "attachment", "attachment": attached}
+    ) == entries.ToolInputRewritten("t1", {"command": "ls"})
     for printed in (
         "",
         "not json",
@@ -221,25 +221,27 @@ def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
         '{"hookSpecificOutput":1}',
         '{"hookSpecificOutput":{"updatedInput":"x"}}',
     ):
-        event = told({"type": "attachment", "attachment": {**attached, "stdout": printed}})
+        event = decode_event({"type": "attachment", "attachment": {**attached, "stdout": printed}})
         assert event == entries.ContextInjected("hook_success", "")
 
 
 def test_a_blocking_hook_is_a_note():
     attached = {"type": "hook_blocking_error", "blockingError": {"blockingError": "no"}}
 
-    assert told({"type": "attachment", "attachment": attached}) == entries.ClientNote("hook", "no")
+    assert decode_event({"type": "attachment", "attachment": attached}) == entries.ClientNote(
+        "hook", "no"
+    )
 
 
 def test_titles_are_read_however_a_version_wrote_them():
-    assert told({"type": "ai-title", "aiTitle": "A"}) == entries.SessionTitled("A")
-    assert told({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled(
+    assert decode_event({"type": "ai-title", "aiTitle": "A"}) == entries.SessionTitled("A")
+    assert decode_event({"type": "custom-title", "customTitle": "B"}) == entries.SessionTitled(
         "B", is_user_title=True
     )
-    assert told(
+    assert decode_event(
         {"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}
     ) == entries.SessionSummarized("u", "C")
-    assert told(
+    assert decode_event(
         {"type": "summary", "leafUuid": "u", "summary": "{broken"}
     ) == entries.SessionSummarized("u", "{broken")
 
@@ -248,8 +250,8 @@ def test_a_cut_stream_differs_from_other_failures():
     error = {"formatted": "cut", "status": 529, "connection": {"code": "StreamTruncated"}}
     record = {"type": "system", "subtype": "api_error", "retryAttempt": 2, "error": error}
 
-    assert told(record) == entries.ApiError("cut", 529, 2, is_truncated=True)
-    assert told({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
+    assert decode_event(record) == entries.ApiError("cut", 529, 2, is_truncated=True)
+    assert decode_event({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
 
 
 def test_the_shapes_name_only_what_was_met():

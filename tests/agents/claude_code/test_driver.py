@@ -123,11 +123,11 @@ def test_a_child_that_ignores_the_signal_is_killed(tmp_path):
 def family_with(pid, words):
     """The agent's process and all below it, once one of them runs `words`."""
 
-    def found():
+    def find_processes():
         below = find_descendants(pid)
         return {pid, *below} if any(words in command_line(one) for one in below) else None
 
-    return until(found)
+    return until(find_processes)
 
 
 @pytest.mark.parametrize(

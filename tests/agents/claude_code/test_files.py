@@ -15,15 +15,15 @@ from flightlog.agents.claude_code.files import (
 from flightlog.model.session import SessionFile
 from support.recordings import config_dir
 from support.transcripts import SESSION, user, write
-from support.unprivileged import as_nobody
+from support.unprivileged import run_unprivileged
 
 
-def found(root):
+def find_files(root):
     return find_transcripts(str(root))
 
 
 def names(root):
-    return [(item.session, item.subagent) for item in found(root).files]
+    return [(item.session, item.subagent) for item in find_files(root).files]
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def test_subagents_are_found_in_each_layout(tmp_path):
 
 
 def test_nothing_there_is_nothing_found(tmp_path):
-    assert found(tmp_path / "absent").files == ()
-    assert found(tmp_path / "absent").damage == ()
+    assert find_files(tmp_path / "absent").files == ()
+    assert find_files(tmp_path / "absent").damage == ()
 
 
 def test_a_file_where_the_projects_should_be_is_damage(tmp_path):
     (tmp_path / "projects").write_text("")
 
-    assert [span.path for span in found(tmp_path).damage] == [str(tmp_path / "projects")]
+    assert [span.path for span in find_files(tmp_path).damage] == [str(tmp_path / "projects")]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_file_whose_name_is_no_id_is_reported_and_left_alone(tmp_path, name):
     path = os.fsencode(tmp_path / "projects" / "shop") + b"/" + name + b".jsonl"
     Path(os.fsdecode(path)).write_bytes(b"{}\n")
 
-    told = found(tmp_path)
+    told = find_files(tmp_path)
 
     assert [item.session for item in told.files] == [SESSION]
     assert [os.fsencode(span.path) for span in told.damage] == [path]
@@ -96,7 +96,7 @@ def test_a_directory_of_subagents_without_an_id_is_reported(tmp_path):
     (tmp_path / "projects/shop/a b/subagents").mkdir(parents=True)
     (tmp_path / "projects/shop/memory x").mkdir()
 
-    assert [Path(span.path).parent.name for span in found(tmp_path).damage] == ["a b"]
+    assert [Path(span.path).parent.name for span in find_files(tmp_path).damage] == ["a b"]
 
 
 def test_a_subagent_whose_name_is_no_id_is_reported(tmp_path):
@@ -107,7 +107,7 @@ def test_a_subagent_whose_name_is_no_id_is_reported(tmp_path):
     (folder / "agent-a1.meta.json").write_text("{}")
 
     assert names(tmp_path) == [(SESSION, "")]
-    assert len(found(tmp_path).damage) == 1
+    assert len(find_files(tmp_path).damage) == 1
 
 
 def test_a_subagent_file_beside_a_session_belongs_to_the_one_it_names(tmp_path):
@@ -117,7 +117,7 @@ def test_a_subagent_file_beside_a_session_belongs_to_the_one_it_names(tmp_path):
     write(tmp_path, "agent-a4")
 
     assert names(tmp_path) == [(SESSION, "a1")]
-    assert len(found(tmp_path).damage) == 3
+    assert len(find_files(tmp_path).damage) == 3
 
 
 def test_a_directory_named_like_a_transcript_is_no_transcript(tmp_path):
@@ -133,7 +133,7 @@ def test_a_pipe_does_not_keep_us_waiting(tmp_path, name):
     write(tmp_path, SESSION, user("hello"))
     os.mkfifo(tmp_path / "projects/shop" / name)
 
-    told = found(tmp_path)
+    told = find_files(tmp_path)
 
     assert [item.session for item in told.files] == [SESSION]
     assert [span.reason for span in told.damage] == ["not a file"]
@@ -166,7 +166,7 @@ def test_an_unreadable_directory_is_reported_and_hides_no_other(open_dir):
     (open_dir / "projects").chmod(0o755)
     (open_dir / "projects/closed").chmod(0)
 
-    told = as_nobody(lambda: find_transcripts(str(open_dir)))
+    told = run_unprivileged(lambda: find_transcripts(str(open_dir)))
 
     assert [item.session for item in told.files] == ["a"]
     assert [(span.path, span.reason) for span in told.damage] == [
@@ -176,7 +176,7 @@ def test_an_unreadable_directory_is_reported_and_hides_no_other(open_dir):
 
 def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
     root = config_dir(tmp_path, "2.0.76/subagent", "2.1.325/subagents-background")
-    everything = found(root).files
+    everything = find_files(root).files
 
     for item in {file.session: file for file in everything if not file.subagent}.values():
         alone = session_files(str(Path(item.path).parent), item.session)
@@ -198,7 +198,7 @@ def test_a_spilled_output_is_found_by_name_beside_its_transcript():
 def test_a_workflows_agents_are_found_and_its_journal_is_not(tmp_path):
     root = config_dir(tmp_path, "2.1.325/workflow")
 
-    files = found(root).files
+    files = find_files(root).files
 
     assert [file.subagent[:3] for file in files] == ["", "a0c", "a34", "a51"]
     folder = next(root.glob("projects/*"))

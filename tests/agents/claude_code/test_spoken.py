@@ -10,7 +10,7 @@ from flightlog.agents.claude_code.usage import decode, is_fuller, thread_name, t
 from flightlog.sources.foreign_json import parse_timestamp_ms
 
 
-def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = ""):
+def decode_reply(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = ""):
     usage = f'{{"input_tokens":1,"output_tokens":{output},"cache_creation_input_tokens":9}}'
     message = f'{{"id":"m","model":"x","content":[{{"text":"…"}}],"usage":{usage}}}'
     return decode(
@@ -27,12 +27,12 @@ def test_a_time_is_cut_to_the_millisecond_as_everywhere_else(moment, minutes, pr
     stamp = moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(
         timespec=precision
     )
-    assert to_row(said(stamp=stamp), "s", "").at_ms == (parse_timestamp_ms(stamp) or 0)
+    assert to_row(decode_reply(stamp=stamp), "s", "").at_ms == (parse_timestamp_ms(stamp) or 0)
 
 
 @pytest.mark.parametrize("year", ["1969", "2200"])
 def test_a_time_no_recording_can_have_is_none(year):
-    assert to_row(said(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
+    assert to_row(decode_reply(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
 
 
 def test_long_lived_cache_writes_are_separate():
@@ -44,19 +44,23 @@ def test_long_lived_cache_writes_are_separate():
 
 
 def test_the_lane_is_the_files_or_the_lines():
-    by_agent, side = said(more=',"agentId":"a1"'), said(more=',"isSidechain":true')
-    assert [thread_name(said()), thread_name(by_agent), thread_name(side)] == ["", "a1", "?"]
+    by_agent, side = decode_reply(more=',"agentId":"a1"'), decode_reply(more=',"isSidechain":true')
+    assert [thread_name(decode_reply()), thread_name(by_agent), thread_name(side)] == [
+        "",
+        "a1",
+        "?",
+    ]
     assert to_row(by_agent, "s", "own").subagent == "own"
 
 
 def test_more_output_is_fuller_and_between_equals_the_earlier():
-    early, late = said(), said(stamp="2026-01-02T03:04:06Z")
-    assert is_fuller(said(6), early)
-    assert not is_fuller(early, said(6))
+    early, late = decode_reply(), decode_reply(stamp="2026-01-02T03:04:06Z")
+    assert is_fuller(decode_reply(6), early)
+    assert not is_fuller(early, decode_reply(6))
     assert is_fuller(early, late)
     assert not is_fuller(late, early)
 
 
 def test_a_time_without_zone_is_refused_here():
     with pytest.raises(ValueError, match="timezone"):
-        said(stamp=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None).isoformat())
+        decode_reply(stamp=datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None).isoformat())

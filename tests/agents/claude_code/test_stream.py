@@ -16,14 +16,16 @@ def outcome(*records, exit_code=0, timed_out=False):
 
 
 def test_only_an_explicit_flag_and_status_count_as_done():
-    def told(text):
+    def read_result(text):
         return read_stream([{"type": "result", "result": text, "is_error": False}])
 
-    block = told("All good.\nSTATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: true")
-    fenced = told(
+    block = read_result("All good.\nSTATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: true")
+    fenced = read_result(
         '```json\n{"exit_signal": true, "status": "COMPLETE", "tests_status": "PASSING"}\n```'
     )
-    passing = told("I will set EXIT_SIGNAL: true when the status is COMPLETE, but I am not done.")
+    passing = read_result(
+        "I will set EXIT_SIGNAL: true when the status is COMPLETE, but I am not done."
+    )
 
     assert (block.exit_signal, len(block.indicators)) == (True, 2)
     assert (fenced.exit_signal, len(fenced.indicators)) == (True, 2)

@@ -13,14 +13,14 @@ from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from support.recordings import ROOT
 from support.transcripts import SESSION, assistant, user, write
-from support.unprivileged import as_nobody
+from support.unprivileged import run_unprivileged
 
 
 def read(path, subagent="", start=0):
     return list(entries(SessionFile(str(path), SESSION, 0, 0, subagent), start))
 
 
-def said(items):
+def list_prompts(items):
     return [
         text_of(item.event.content)
         for item in items
@@ -46,7 +46,7 @@ def test_damage_between_records_is_reported_and_hides_none(tmp_path, broken):
 
     items = read(path)
 
-    assert said(items) == ["one", "two"]
+    assert list_prompts(items) == ["one", "two"]
     (damage,) = [item for item in items if isinstance(item, Damage)]
     assert (
         path.read_bytes()[damage.offset : damage.offset + damage.length].strip() == broken.strip()
@@ -65,7 +65,7 @@ def test_two_records_on_one_line_and_a_torn_end_are_all_reported(tmp_path):
 
     items = read(path)
 
-    assert said(items) == ["one", "two"]
+    assert list_prompts(items) == ["one", "two"]
     assert sum(isinstance(item, Damage) for item in items) == 2
 
 
@@ -75,7 +75,7 @@ def test_two_records_on_one_line_and_a_torn_end_are_all_reported(tmp_path):
 def test_odd_values_cost_no_record(tmp_path, odd):
     path = write(tmp_path, SESSION, '{"type":"user","message":{"content":"one"},"odd":' + odd + "}")
 
-    assert said(read(path)) == ["one"]
+    assert list_prompts(read(path)) == ["one"]
 
 
 def test_records_without_a_time_take_the_one_before(tmp_path):
@@ -133,7 +133,7 @@ def test_a_file_that_may_not_be_read_is_damage():
     path.write_text("{}")
     path.chmod(0)
 
-    told = as_nobody(lambda: [item.reason for item in read(path)])
+    told = run_unprivileged(lambda: [item.reason for item in read(path)])
     shutil.rmtree(root)
 
     assert told == ["file system error: Permission denied"]

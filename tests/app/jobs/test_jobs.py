@@ -25,7 +25,7 @@ from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.runtime import Job
 from support import labs
 from support.cluster import cluster
-from support.paying import Said, message, paying
+from support.paying import PaidReply, message, paying
 from support.sampled import KEY, SCRIPT, copied, finished, holds
 from support.waiting import below, command_line, until
 
@@ -39,7 +39,7 @@ ALL = 2 * 2 * 2 * 5
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def source_run(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("made"))
 
 
@@ -66,10 +66,10 @@ def _cluster(folder):
     return cluster(folder, env)
 
 
-def said_by_body(asked):
+def answer_by_body(asked):
     """An answer that depends on what was asked and nothing else."""
     name = hashlib.sha256(json.dumps(asked.body, sort_keys=True).encode()).hexdigest()[:12]
-    return Said(body=message(asked, f"to {name}", id=f"msg_{name}"), delay_s=0.1)
+    return PaidReply(body=message(asked, f"to {name}", id=f"msg_{name}"), delay_s=0.1)
 
 
 def ask(run, url, on, sweep=GRID, **limits):
@@ -89,8 +89,8 @@ def samples_of(run):
     return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("sample_*.json")}
 
 
-def test_a_rate_holds_for_all_machines_together(made, machines, tmp_path):
-    run = copied(made, tmp_path)
+def test_a_rate_holds_for_all_machines_together(source_run, machines, tmp_path):
+    run = copied(source_run, tmp_path)
 
     with paying() as till:
         ask(run, till.url, machines.address, Sweep(requests=(2,), count=8))
@@ -104,16 +104,16 @@ def test_a_rate_holds_for_all_machines_together(made, machines, tmp_path):
 
 
 def test_a_cluster_leaves_the_same_files_even_when_a_worker_dies(
-    made, doomed, tmp_path, monkeypatch
+    source_run, doomed, tmp_path, monkeypatch
 ):
-    here, there = copied(made, tmp_path / "here"), copied(made, tmp_path / "there")
+    here, there = copied(source_run, tmp_path / "here"), copied(source_run, tmp_path / "there")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    with paying(said_by_body) as till:
+    with paying(answer_by_body) as till:
         local = ask(here, till.url, "local")
 
     # The key is the workers' own: whoever asks has none.
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    with paying(said_by_body) as till:
+    with paying(answer_by_body) as till:
         victim = threading.Thread(target=_killed_in_the_middle, args=(doomed, till))
         victim.start()
         spread = ask(there, till.url, doomed.address)

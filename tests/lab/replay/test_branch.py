@@ -61,8 +61,8 @@ def prove(ground, places, word):
             turn,
         )
         assert (
-            ground.asked(last.session_id)
-            == ground.asked(source.read.attempt.session_id)[turn - 1 :]
+            ground.list_requests(last.session_id)
+            == ground.list_requests(source.read.attempt.session_id)[turn - 1 :]
         )
         name = f"{word}_{session}_{turn}"
         begins = tree(laid_out(book, "baseline", ground.root / "begins" / name))
@@ -88,8 +88,8 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
     for (session, turn), book in zip(
         EVERY, branched(ground, EVERY, prompt="and mind the gap"), strict=True
     ):
-        recorded = ground.asked(ground.source(session).read.attempt.session_id)[turn - 1]
-        first = ground.asked(book.state.last_attempt("session_01").session_id)[0]
+        recorded = ground.list_requests(ground.source(session).read.attempt.session_id)[turn - 1]
+        first = ground.list_requests(book.state.last_attempt("session_01").session_id)[0]
         assert meta(book)["certificate"]["verdict"] == "exact+prompt", (session, turn)
         whole = json.dumps(canonical_value(first["messages"]))
         assert whole.count("and mind the gap") == 1
@@ -105,8 +105,8 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
 
 def test_a_prompt_follows_the_recorded_context_in_every_later_request(ground, prompted):
     book = prompted
-    recorded = ground.asked(ground.source(1).read.attempt.session_id)[4]
-    asked = ground.asked(book.state.last_attempt("session_01").session_id)
+    recorded = ground.list_requests(ground.source(1).read.attempt.session_id)[4]
+    asked = ground.list_requests(book.state.last_attempt("session_01").session_id)
     told = [each["messages"][: len(recorded["messages"])] for each in asked]
     assert meta(book)["certificate"]["verdict"] == "exact+prompt"
     assert all(one[:-1] == recorded["messages"][:-1] for one in told)
@@ -153,8 +153,8 @@ def test_sessions_that_followed_go_on_from_the_branch_without_its_mark(ground):
     last = [book.state.last_attempt(f"session_0{at}") for at in (1, 2, 3)]
     assert [each.stop_reason for each in last] == ["completed"] * 3
     for at in (2, 3):
-        recorded = ground.asked(ground.source(at).read.attempt.session_id)
-        asked = ground.asked(last[at - 1].session_id)
+        recorded = ground.list_requests(ground.source(at).read.attempt.session_id)
+        asked = ground.list_requests(last[at - 1].session_id)
         assert "flightlog" not in json.dumps(asked)
         assert len(asked) == len(recorded)
         own = (

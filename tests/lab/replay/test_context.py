@@ -23,7 +23,7 @@ def user(*blocks):
     return {"role": "user", "content": list(blocks)}
 
 
-def said(words):
+def make_reply(words):
     return {"role": "assistant", "content": [text(words)]}
 
 
@@ -32,7 +32,7 @@ RECORDED = {
     "system": [text("be good")],
     "tools": [{"name": "Bash", "input_schema": {}}],
     "max_tokens": 10,
-    "messages": [user(text("hello")), said("hi"), user(text("result", **CACHED))],
+    "messages": [user(text("hello")), make_reply("hi"), user(text("result", **CACHED))],
     "metadata": {"user_id": "[scrubbed]"},
 }
 
@@ -58,15 +58,18 @@ def test_messages_after_the_marker_stay_and_the_cache_marker_moves():
     mine = user(text("result"), text(MARK))
     context.splice_context(
         client(
-            user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"}
+            user(text("hello")),
+            make_reply("hi"),
+            mine,
+            {"role": "system", "content": "added with it"},
         )
     )
-    more = [said("more"), user(text("done", **CACHED))]
+    more = [make_reply("more"), user(text("done", **CACHED))]
 
     later = context.splice_context(
         client(
             user(text("hello")),
-            said("hi"),
+            make_reply("hi"),
             mine,
             {"role": "system", "content": "added with it"},
             *more,
@@ -80,14 +83,14 @@ def test_messages_after_the_marker_stay_and_the_cache_marker_moves():
 def test_a_client_that_compacted_goes_on_from_its_own_summary():
     context = RecordedContext(RECORDED, MARK)
     context.splice_context(
-        client(user(text("hello")), said("hi"), user(text("result"), text(MARK)))
+        client(user(text("hello")), make_reply("hi"), user(text("result"), text(MARK)))
     )
 
     later = context.splice_context(
-        client(user(text("summary"), text(MARK)), said("more"), user(text("x")))
+        client(user(text("summary"), text(MARK)), make_reply("more"), user(text("x")))
     )
 
-    assert later.body["messages"] == [user(text("summary")), said("more"), user(text("x"))]
+    assert later.body["messages"] == [user(text("summary")), make_reply("more"), user(text("x"))]
     assert later.replacements == ("sentinel",)
 
 
@@ -147,9 +150,9 @@ def test_counters_in_tool_results_are_the_recorded_ones():
         text = f"{words}\n<total_tokens>{count} tokens left</total_tokens>"
         return user({"type": "tool_result", "tool_use_id": "t", "content": text})
 
-    after = [said("go"), result(10), said("more"), result(8)]
-    own = [said("go"), result(99, "other"), said("else"), result(98)]
+    after = [make_reply("go"), result(10), make_reply("more"), result(8)]
+    own = [make_reply("go"), result(99, "other"), make_reply("else"), result(98)]
 
     merged = insert_reminders(own, after)
 
-    assert merged == [said("go"), result(10, "other"), said("else"), result(98)]
+    assert merged == [make_reply("go"), result(10, "other"), make_reply("else"), result(98)]

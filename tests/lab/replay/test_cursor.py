@@ -29,8 +29,8 @@ def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground
     last = book.state.last_attempt("session_01")
     assert (last.certificate.verdict, last.certificate.first_difference) == ("exact", "")
     assert "recorded answers served" in last.certificate.method
-    recorded = ground.asked(ground.source(1).read.attempt.session_id)
-    told = ground.asked(last.session_id)
+    recorded = ground.list_requests(ground.source(1).read.attempt.session_id)
+    told = ground.list_requests(last.session_id)
     assert told[0] == recorded[2]
     assert ground.count() - asked == len(told) + 2  # the subagent that comes later asks twice
     then = ground.source(1).build_branch_point(3).tree
@@ -47,7 +47,7 @@ def test_a_prompt_is_in_every_request_from_its_turn_on(ground):
     book = branched(ground, "cursor_prompt", 2, prompt="mind the licence")
 
     last = book.state.last_attempt("session_01")
-    told = ground.asked(last.session_id)
+    told = ground.list_requests(last.session_id)
     assert last.certificate.verdict == "exact+prompt"
     assert len(told) > 1
     assert [json.dumps(each["messages"]).count("mind the licence") for each in told] == [1] * len(

@@ -61,8 +61,8 @@ def test_another_system_prompt_is_named_and_the_recorded_one_is_sent(ground):
 
     assert certificate(book)["verdict"] == "exact"
     assert any(each.startswith("system") for each in certificate(book)["replacements"])
-    asked = ground.asked(book.state.last_attempt("session_01").session_id)
-    assert asked == ground.asked(ground.source(1).read.attempt.session_id)[6:]
+    asked = ground.list_requests(book.state.last_attempt("session_01").session_id)
+    assert asked == ground.list_requests(ground.source(1).read.attempt.session_id)[6:]
 
 
 def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
@@ -71,10 +71,10 @@ def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
     book = ground.branch("edited-b", 1, 7, run=planted(ground, "edited", edit))
 
     assert certificate(book)["verdict"] == "exact"
-    recorded = ground.asked(ground.source(1).read.attempt.session_id)[6:]
+    recorded = ground.list_requests(ground.source(1).read.attempt.session_id)[6:]
     at = next(
         at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"])
     )
     assert certificate(book)["replacements"] == [f"messages[{at}].content[0].text"]
-    asked = ground.asked(book.state.last_attempt("session_01").session_id)
+    asked = ground.list_requests(book.state.last_attempt("session_01").session_id)
     assert asked == recorded

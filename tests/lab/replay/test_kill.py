@@ -24,11 +24,13 @@ def at_work(ground):
     """Processes whose environment or command says that they belong to a branch."""
     word = str(ground.root / "runs" / ".work-replay")
     return [
-        pid for pid in processes() if word in said(pid, "environ") or word in said(pid, "cmdline")
+        pid
+        for pid in processes()
+        if word in read_process_file(pid, "environ") or word in read_process_file(pid, "cmdline")
     ]
 
 
-def said(pid, name):
+def read_process_file(pid, name):
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
     except OSError:

@@ -48,7 +48,7 @@ class Recorded:
         assert done.returncode == code, done.stderr[-2000:]
         return done
 
-    def asked(self, session):
+    def list_requests(self, session):
         """What a session asked, but for who asks and who pays."""
         own = [
             normal(seen.body)
@@ -94,8 +94,8 @@ def test_a_branch_of_a_recording_has_its_files_and_rebuilt_context(recorded):
     assert "rebuilt from the transcript" in certificate["method"]
     assert [each["passed"] for each in told["sessions"][0]["verifiers"]] == [True]
     then, now = (
-        recorded.asked(recorded.session)[1:],
-        recorded.asked(told["sessions"][0]["session_id"]),
+        recorded.list_requests(recorded.session)[1:],
+        recorded.list_requests(told["sessions"][0]["session_id"]),
     )
     assert len(now) == len(then) == 2
     assert [list(find_differences(*pair)) for pair in zip(now, then, strict=True)] == [[], []]

@@ -6,13 +6,13 @@ from support.sampled import KEY, copied, finished
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory):
+def source_run(tmp_path_factory):
     return finished(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
-def run(made, tmp_path, monkeypatch):
+def run(source_run, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
-    return copied(made, tmp_path)
+    return copied(source_run, tmp_path)

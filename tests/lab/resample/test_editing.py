@@ -10,7 +10,7 @@ from flightlog.lab.resample.plan import Sweep
 from flightlog.lab.resample.samples import list_variants
 from flightlog.model.errors import Invalid
 from support.paying import paying
-from support.sampled import book, edit, sent
+from support.sampled import book, edit, sampling_options
 
 
 def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
@@ -77,7 +77,7 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
                     Sweep(requests=(3,), count=1),
                     body,
                     label,
-                    sent=sent(till.url),
+                    sent=sampling_options(till.url),
                 )
 
         dropped = service.resample_edited(
@@ -86,7 +86,7 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
             Sweep(requests=(3,), count=1),
             requests.without_thinking(original),
             "dropped",
-            sent=sent(till.url),
+            sent=sampling_options(till.url),
         )
 
     assert len(till.came) == 1

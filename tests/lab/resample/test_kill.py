@@ -12,7 +12,7 @@ from flightlog.lab.resample.samples import journal_events
 from flightlog.lab.resample.state import SampleSent
 from support.cli_runs import FLIGHTLOG
 from support.labs import environment
-from support.paying import Said, message, paying
+from support.paying import PaidReply, message, paying
 from support.sampled import KEY, answers, copied, finished, holds
 
 COUNT = 50
@@ -36,7 +36,7 @@ def asking(root, url, *words):
     )
 
 
-def struck(process, till, before, chance):
+def kill_after_requests(process, till, before, chance):
     """Kill a process some moment after so many more requests came; say whether it was still there to be killed."""
     wanted = len(till.came) + before
     while len(till.came) < wanted and process.poll() is None:
@@ -48,13 +48,15 @@ def struck(process, till, before, chance):
 
 
 def killed_until_done(root, run, kills, chance):
-    with paying(lambda _: Said(delay_s=chance.uniform(0.001, 0.02))) as till:
+    with paying(lambda _: PaidReply(delay_s=chance.uniform(0.001, 0.02))) as till:
         words = ("--request", "2", "--count", str(COUNT), "--parallel", str(PARALLEL))
         struck_times = 0
         kept: dict[str, dict] = {}
         while struck_times < kills:
             process = asking(root, till.url, *words)
-            if not struck(process, till, chance.randrange(1, max(2, COUNT // (kills + 1))), chance):
+            if not kill_after_requests(
+                process, till, chance.randrange(1, max(2, COUNT // (kills + 1))), chance
+            ):
                 break
             struck_times += 1
             now = answers(run)
@@ -112,7 +114,7 @@ def test_a_batch_is_paid_once_through_many_kills(seed, tmp_path):
 def test_an_interrupted_batch_records_answers_in_flight_and_resumes(tmp_path):
     finished(tmp_path)
     run = tmp_path / "runs" / "run"
-    with paying(lambda _: Said(delay_s=0.3)) as till:
+    with paying(lambda _: PaidReply(delay_s=0.3)) as till:
         process = asking(tmp_path, till.url, "--request", "2", "--count", "8", "--parallel", "2")
         while len(till.came) < 3:
             time.sleep(0.01)

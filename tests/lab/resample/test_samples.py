@@ -21,7 +21,7 @@ ANSWER = {
 }
 
 
-def laid(run, files):
+def write_files(run, files):
     for name, value in files.items():
         path = run / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ def laid(run, files):
 
 def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
     edit = {"path": ["messages", 0, "content", 1, "text"], "original": "a", "replacement": "b"}
-    run = laid(
+    run = write_files(
         tmp_path,
         {
             "session_01/resamples/request_005/sample_01.json": ANSWER,
@@ -74,7 +74,7 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
 
 
 def test_a_file_that_is_no_answer_is_an_error_and_hides_no_other(tmp_path):
-    run = laid(
+    run = write_files(
         tmp_path,
         {
             "session_01/resamples/request_001/sample_01.json": "{half",
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_answer_is_an_error_and_hides_no_other(tmp_path):
 
 
 def test_an_answer_after_an_error_replaces_it(tmp_path):
-    run = laid(
+    run = write_files(
         tmp_path,
         {
             "session_02_r01/resamples/request_012/sample_01.json": ANSWER,

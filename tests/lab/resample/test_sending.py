@@ -13,8 +13,8 @@ from flightlog.lab.resample.plan import Sweep, SweepVariant
 from flightlog.lab.resample.samples import list_samples
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound
 from flightlog.store.locks import exclusive_lock
-from support.paying import Said, message, paying
-from support.sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
+from support.paying import PaidReply, message, paying
+from support.sampled import KEY, SONNET, answers, ask, book, edit, holds, sampling_options
 
 
 def test_a_request_is_resent_as_recorded_without_client_only_fields(run):
@@ -70,11 +70,13 @@ def test_new_samples_are_numbered_after_old_ones_and_totals_add_up(run):
 
 def test_the_key_is_in_no_file_of_a_run_though_the_model_says_it(run):
     with paying(
-        lambda asked: Said(body=message(asked, f"your key is {asked.headers['x-api-key']}"))
+        lambda asked: PaidReply(body=message(asked, f"your key is {asked.headers['x-api-key']}"))
     ) as till:
         ask(run, till.url)
     with paying(
-        lambda asked: Said(401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}})
+        lambda asked: PaidReply(
+            401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}}
+        )
     ) as till:
         told = ask(run, till.url)
     with paying() as till:
@@ -133,9 +135,9 @@ def test_a_key_goes_to_no_host_that_a_recorded_path_names(run):
 def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
     def say(asked):
         return (
-            Said(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"})
+            PaidReply(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"})
             if asked.time < 3
-            else Said()
+            else PaidReply()
         )
 
     with paying(say) as till:
@@ -148,10 +150,10 @@ def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
 
 
 def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
-    with paying(lambda _: Said(529, {"error": {"message": "overloaded"}})) as till:
+    with paying(lambda _: PaidReply(529, {"error": {"message": "overloaded"}})) as till:
         told = ask(run, till.url, retries=1, parallel=2)
     with paying() as till:
-        again = service.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
+        again = service.resume_batch(open_runtime(), book(run), "", sampling_options(till.url), {})
 
     assert (told["stop_reason"], told["remaining"], told["errors"]) == ("rate_limited", 5, 0)
     assert (again["stop_reason"], again["samples"]) == ("completed", 5)
@@ -166,7 +168,7 @@ def test_a_refused_request_is_recorded_and_its_other_samples_not_sent(run):
     sweep = Sweep(requests=(2, 3), count=4)
 
     with paying(
-        lambda asked: Said(400, refused) if len(asked.body["messages"]) == 3 else Said()
+        lambda asked: PaidReply(400, refused) if len(asked.body["messages"]) == 3 else PaidReply()
     ) as till:
         told = ask(run, till.url, sweep=sweep, parallel=1)
 
@@ -180,7 +182,7 @@ def test_a_refused_request_is_recorded_and_its_other_samples_not_sent(run):
 
 def test_a_server_error_costs_one_sample_not_the_batch(run):
     def say(asked):
-        return Said(500, b"<html>oops") if message(asked)["id"] == broken[0] else Said()
+        return PaidReply(500, b"<html>oops") if message(asked)["id"] == broken[0] else PaidReply()
 
     broken: list[str] = []
     with paying(
@@ -207,9 +209,9 @@ def test_no_more_is_spent_than_the_budget(run):
             max_budget_usd=one * 5.5,
             parallel=3,
         )
-        more = service.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
+        more = service.resume_batch(open_runtime(), book(run), "", sampling_options(till.url), {})
         all_of_it = service.resume_batch(
-            open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21}
+            open_runtime(), book(run), "", sampling_options(till.url), {"max_budget_usd": one * 21}
         )
 
     assert told["stop_reason"] == "budget_exhausted"
@@ -228,7 +230,7 @@ def test_an_impossible_budget_is_refused(run):
 
 
 def test_the_rate_and_the_number_at_once_are_kept(run):
-    with paying(lambda _: Said(delay_s=0.05)) as till:
+    with paying(lambda _: PaidReply(delay_s=0.05)) as till:
         ask(run, till.url, sweep=Sweep(requests=(2,), count=8), parallel=3)
         at_once = till.most_at_once
         del till.at[:]
@@ -255,7 +257,7 @@ def test_what_is_not_there_is_said(run):
     with pytest.raises(NotFound, match="variant 7"):
         ask(run, sweep=Sweep(requests=(2,), numbers=(7,)))
     with pytest.raises(NotFound, match="no batch"):
-        service.resume_batch(open_runtime(), book(run), "", sent(), {})
+        service.resume_batch(open_runtime(), book(run), "", sampling_options(), {})
     with pytest.raises(Invalid, match="no such path"):
         SweepVariant("x", {"messages.9.content": "y"}).apply_to({"messages": []})
 

@@ -15,7 +15,7 @@ from flightlog.lab.service import open_run
 from flightlog.lab.statistics.service import analyze_runs
 from flightlog.model.errors import NotFound
 from support import sampled
-from support.paying import Said, message, paying
+from support.paying import PaidReply, message, paying
 
 HABITS = {"ls": 0.6, "pwd": 0.25, "": 0.15}
 
@@ -36,14 +36,14 @@ def model(seed):
             {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": command}}
         ]
         words = [{"type": "text", "text": "done"}]
-        return Said(
+        return PaidReply(
             body=message(asked) | {"content": tool if command else words, "stop_reason": "end_turn"}
         )
 
     return say
 
 
-def asked(book, url, count, **limits):
+def resample_request(book, url, count, **limits):
     sent = service.SamplingOptions(BatchLimits(**limits), lambda *_: None, base_url=url)
     return service.resample_grid(
         open_runtime(), book, Sweep(session=1, requests=(2,), count=count), sent, dry_run=False
@@ -61,7 +61,7 @@ def shares(book):
 
 def test_intervals_contain_the_true_shares_of_a_simulated_model(book):
     with paying(model(3)) as till:
-        told = asked(book, till.url, 80)
+        told = resample_request(book, till.url, 80)
 
     group, seen = shares(book)
     assert (told["samples"], group.n, group.is_stopped_early) == (80, 80, False)
@@ -73,7 +73,7 @@ def test_intervals_contain_the_true_shares_of_a_simulated_model(book):
 
 def test_sampling_stops_when_every_share_reaches_the_width(book):
     with paying(model(4)) as till:
-        told = asked(book, till.url, 400, until_width=0.35, parallel=4)
+        told = resample_request(book, till.url, 400, until_width=0.35, parallel=4)
 
     group, seen = shares(book)
     assert (told["stop_reason"], told["remaining"], told["errors"]) == ("width_reached", 0, 0)
@@ -95,7 +95,7 @@ def test_sampling_stops_when_every_share_reaches_the_width(book):
 
 def test_a_width_that_is_not_reached_costs_what_was_asked_for_and_no_more(book):
     with paying(model(5)) as till:
-        told = asked(book, till.url, 12, until_width=0.05)
+        told = resample_request(book, till.url, 12, until_width=0.05)
 
     assert (told["stop_reason"], told["samples"], len(till.came)) == ("completed", 12, 12)
 

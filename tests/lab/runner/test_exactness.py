@@ -133,7 +133,7 @@ def place(tmp_path):
     return tmp_path
 
 
-def told_apart(scenarios):
+def join_scenarios(scenarios):
     """One script for all: each rule answers only in the session that asks for its scenario."""
     rules = []
     for name, scenario in scenarios.items():
@@ -147,7 +147,7 @@ def told_apart(scenarios):
 def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
     every = scenarios(place / "work") | asked_again_and_delegated()
 
-    book = run(place, config(place, told_apart(every), *every, in_place="keep"))
+    book = run(place, config(place, join_scenarios(every), *every, in_place="keep"))
 
     entries = proven(book, place)
     told = meta(book)

@@ -10,14 +10,14 @@ from flightlog.lab.statistics.inference import ConfidenceInterval
 
 
 def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
-    def drawn(share, low, high):
+    def draw_bar(share, low, high):
         return draw_share_bar(
             ShareEstimate("a", 1, 2, share, ConfidenceInterval(low, high, "any"), ()), 10
         )
 
-    assert drawn(0.5, 0.2, 0.8) == "██▓▓▓░░░··"
-    assert drawn(0.0, 0.0, 0.3) == "░░░·······"
-    assert drawn(1.0, 0.7, 1.0) == "███████▓▓▓"
+    assert draw_bar(0.5, 0.2, 0.8) == "██▓▓▓░░░··"
+    assert draw_bar(0.0, 0.0, 0.3) == "░░░·······"
+    assert draw_bar(1.0, 0.7, 1.0) == "███████▓▓▓"
 
 
 def test_path_lines_name_the_diverging_step_and_stay_on_one_line():

@@ -9,7 +9,7 @@ from flightlog.lab.statistics import service
 from flightlog.lab.statistics.analysis import DIFFERS
 from support.cli_runs import within
 from support.labs import again, bash, config, run, script
-from support.samples_made import answered, made
+from support.samples_made import answered, make_source_run
 
 LS = ("Bash", {"command": "ls", "description": "List"})
 CAT = ("Bash", {"command": "cat <b>x</b>"})
@@ -21,7 +21,7 @@ def harness(root, verb, *words):
 
 
 def test_samples_are_compared_with_the_recording_and_with_variants(tmp_path):
-    book = made(tmp_path)
+    book = make_source_run(tmp_path)
     answered(book, 1, 0, [LS] * 9 + ["hello"])
     answered(book, 1, 1, [CAT] * 10, label="told to read")
 
@@ -49,7 +49,7 @@ def test_samples_are_compared_with_the_recording_and_with_variants(tmp_path):
 def test_analysis_links_existing_files_and_keeps_a_handwritten_one(
     tmp_path,
 ):
-    book = made(tmp_path)
+    book = make_source_run(tmp_path)
     answered(book, 1, 0, [LS] * 6)
     answered(book, 1, 1, [CAT] * 6)
 
@@ -74,7 +74,7 @@ def test_analysis_links_existing_files_and_keeps_a_handwritten_one(
 
 
 def test_without_anything_sampled_there_is_nothing_to_write(tmp_path):
-    made(tmp_path)
+    make_source_run(tmp_path)
 
     code, _, err = harness(tmp_path, "compare", "run", "--write")
 
@@ -84,7 +84,7 @@ def test_without_anything_sampled_there_is_nothing_to_write(tmp_path):
 
 
 def test_a_stopping_rule_on_record_decides_which_interval_is_shown(tmp_path):
-    book = made(tmp_path)
+    book = make_source_run(tmp_path)
     answered(book, 1, 0, [LS] * 12, until_width=0.5)
 
     told = service.analyze_runs(open_runtime(), [again(tmp_path)]).questions[0].groups[0]
@@ -113,7 +113,7 @@ def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
 
 
 def test_by_tool_is_coarser_than_by_arguments(tmp_path):
-    book = made(tmp_path)
+    book = make_source_run(tmp_path)
     answered(book, 1, 0, [LS, CAT] * 3)
 
     by = {

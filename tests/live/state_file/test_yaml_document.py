@@ -27,12 +27,12 @@ def test_the_documents_example_is_cut_into_its_parts_and_no_byte_is_lost():
 def test_every_location_holds_its_value():
     profile = parse_chunks(EXAMPLE)[2]
 
-    def said(node):
-        return {key: said(each) if each.keys is not None else profile.text[each.start : each.end]
+    def read_values(node):
+        return {key: read_values(each) if each.keys is not None else profile.text[each.start : each.end]
                 for key, each in node.keys.items()}  # fmt: skip
 
-    assert said(profile.node)["billing"]["costToday"] == "17.03"
-    assert said(profile.node)["label"] == "Primary Account"
+    assert read_values(profile.node)["billing"]["costToday"] == "17.03"
+    assert read_values(profile.node)["label"] == "Primary Account"
 
 
 @pytest.mark.parametrize(

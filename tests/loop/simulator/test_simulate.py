@@ -18,7 +18,7 @@ tasks:
 """)
 
 
-def begun(task, key="k"):
+def make_start(task, key="k"):
     return events.TaskStarted(task, 1, "work", key)
 
 
@@ -34,17 +34,17 @@ CALL = events.UsageRecorded("a", 1, "m", "x", 1, 0.0)
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([begun("b")], "before what it depends on"),
-        ([begun("a"), ended("a")], "without verification"),
-        ([begun("a"), RIGHT, ended("a"), begun("a")], "began again"),
-        ([begun("a"), begun("a", "other")], "the key of a changed"),
-        ([begun("a"), begun("a"), begun("a")], "more iterations"),
-        ([events.BreakerChanged("closed", "open", "x"), begun("a")], "while the breaker was open"),
+        ([make_start("b")], "before what it depends on"),
+        ([make_start("a"), ended("a")], "without verification"),
+        ([make_start("a"), RIGHT, ended("a"), make_start("a")], "began again"),
+        ([make_start("a"), make_start("a", "other")], "the key of a changed"),
+        ([make_start("a"), make_start("a"), make_start("a")], "more iterations"),
+        ([events.BreakerChanged("closed", "open", "x"), make_start("a")], "while the breaker was open"),
         ([CALL, CALL], "after a budget was used up"),
-        ([begun("c")], "a gate was not passed"),
-        ([events.RecoveryStarted("a", 1, "retry", "x", 60.0), begun("a")], "did not wait"),
+        ([make_start("c")], "a gate was not passed"),
+        ([events.RecoveryStarted("a", 1, "retry", "x", 60.0), make_start("a")], "did not wait"),
         ([events.LoopEnded("completed", "x")], "the session ended as completed"),
-        ([events.LoopEnded("error", "x"), begun("a")], "after the session was error"),
+        ([events.LoopEnded("error", "x"), make_start("a")], "after the session was error"),
         ([ASKED, events.QuestionAnswered("q1", "y", "timeout")], "safe"),
     ],
 )  # fmt: skip

@@ -9,14 +9,14 @@ from retro.rooms import make_room
 def test_an_incident_is_reported_again_only_after_it_was_resolved(tmp_path):
     room = make_room(tmp_path)
 
-    def seen():
+    def draft_damage():
         return draft_incidents(room, [Incident("damage", room.now_ms(), "dataset", ("a.jsonl",))])
 
-    assert len(seen()) == 1
-    assert seen() == []
+    assert len(draft_damage()) == 1
+    assert draft_damage() == []
     (name,) = workflow.process_drafts(room).imported_issues
     workflow.resolve_issue(room, name, "Mended the file")
-    assert len(seen()) == 1
+    assert len(draft_damage()) == 1
 
     assert workflow.process_drafts(room).reopened_issues == (name,)
 

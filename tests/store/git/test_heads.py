@@ -13,7 +13,7 @@ def ground(tmp_path):
     return Ground(tmp_path)
 
 
-def said(folder):
+def read_head(folder):
     repository = open_repository(folder)
     return read_branch(repository.top), read_tip(repository.top, repository.common)
 
@@ -22,7 +22,7 @@ def test_a_branch_and_its_commit_are_what_git_says(ground):
     ground.git("checkout", "-q", "-b", "deep/er")
     last = ground.commit("second")
 
-    assert said(ground.top) == ("deep/er", last)
+    assert read_head(ground.top) == ("deep/er", last)
 
 
 def test_packed_refs_are_read_and_a_loose_one_counts_for_more(ground):
@@ -30,9 +30,9 @@ def test_packed_refs_are_read_and_a_loose_one_counts_for_more(ground):
     first = ground.git("rev-parse", "HEAD").strip()
     ground.git("pack-refs", "--all")
 
-    assert said(ground.top) == ("main", first)
+    assert read_head(ground.top) == ("main", first)
     last = ground.commit("second")
-    assert said(ground.top) == ("main", last)
+    assert read_head(ground.top) == ("main", last)
 
 
 def test_another_work_tree_has_a_head_of_its_own(ground, tmp_path):
@@ -40,14 +40,14 @@ def test_another_work_tree_has_a_head_of_its_own(ground, tmp_path):
     ground.git("worktree", "add", "-q", str(tmp_path / "second"), "-b", "second")
     ground.commit("second")
 
-    assert said(tmp_path / "second") == ("second", first)
+    assert read_head(tmp_path / "second") == ("second", first)
 
 
 def test_without_a_branch_there_is_a_commit_alone(ground):
     first = ground.git("rev-parse", "HEAD").strip()
     ground.git("checkout", "-q", "--detach")
 
-    assert said(ground.top) == ("", first)
+    assert read_head(ground.top) == ("", first)
 
 
 def test_what_the_files_do_not_say_is_left_to_git(ground, tmp_path):
@@ -57,13 +57,13 @@ def test_what_the_files_do_not_say_is_left_to_git(ground, tmp_path):
     assert head_commit(ground.place.repository) == ground.git("rev-parse", "main").strip()
 
     ground.git("symbolic-ref", "HEAD", "refs/heads/unborn")
-    assert said(ground.top) == ("unborn", None)
+    assert read_head(ground.top) == ("unborn", None)
     assert head_commit(ground.place.repository) == ""
 
     (ground.top / ".git" / "HEAD").write_text(
         "ref: refs/heads/.invalid\n"
     )  # as where refs are kept in tables
-    assert said(ground.top) == (None, None)
+    assert read_head(ground.top) == (None, None)
     assert repository.read_branch(tmp_path / "nowhere") is None
     assert repository.read_tip(tmp_path / "nowhere", tmp_path) is None
     (ground.top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")

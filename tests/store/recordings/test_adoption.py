@@ -23,13 +23,13 @@ from flightlog.store.recordings.recording import (
 FIRST, MORE = b'{"n":1}\n' * 700, b'{"n":2}\n{"n":'
 
 
-def whole(path: Path) -> bytes:
+def read_all(path: Path) -> bytes:
     with open_recording(path) as recording:
         return recording.read(0, recording.size)
 
 
 def history(dest: Path) -> list[bytes]:
-    return [whole(generation_path(dest, number)) for number in list_generations(dest)]
+    return [read_all(generation_path(dest, number)) for number in list_generations(dest)]
 
 
 class Source(RuleBasedStateMachine):
@@ -77,7 +77,7 @@ class Source(RuleBasedStateMachine):
             seal_recording(generation_path(self.dest, number))
 
     @invariant()
-    def all_that_was_ever_adopted_is_kept(self):
+    def every_adopted_version_is_stored(self):
         kept = history(self.dest)
         for said in self.adopted[:-1]:
             assert any(copy.startswith(said) or _is_nearly(copy, said) for copy in kept)
@@ -243,7 +243,7 @@ def test_a_copy_with_damaged_sealed_data_is_left_and_begun_again(tmp_path):
     os.utime(source, (1, 1))
 
     assert adopt_file(source, dest).source_state.generation == 2
-    assert whole(generation_path(dest, 2)) == FIRST
+    assert read_all(generation_path(dest, 2)) == FIRST
     assert sealed.read_bytes() == harmed
 
 
@@ -254,7 +254,7 @@ def test_a_removed_copy_is_made_again(tmp_path):
 
     adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)
 
-    assert whole(tmp_path / "t.jsonl") == FIRST
+    assert read_all(tmp_path / "t.jsonl") == FIRST
 
 
 def test_our_copy_shares_no_file_with_the_source(tmp_path):
@@ -272,7 +272,7 @@ def test_a_copy_between_file_systems_is_made_the_plain_way(tmp_path):
         (Path(elsewhere) / "source").write_bytes(FIRST)
         adopt_file(Path(elsewhere) / "source", tmp_path / "t.jsonl")
 
-    assert whole(tmp_path / "t.jsonl") == FIRST
+    assert read_all(tmp_path / "t.jsonl") == FIRST
 
 
 def _bytes_read() -> int:

@@ -49,7 +49,7 @@ def verify(top, given_sources=None, session="s1"):
     return verify_session(top / "home", AGENT, session, given_sources or {})
 
 
-def left(faults):
+def list_unrepaired(faults):
     return [fault for fault in faults if not fault.repair]
 
 
@@ -96,7 +96,7 @@ def test_any_single_corruption_is_reported_or_repaired(archive, tmp_path_factory
     faults = verify(top, sources(top / "agent") if has_sources else None)
 
     assert faults, "the corruption was not noticed"
-    if not left(faults):
+    if not list_unrepaired(faults):
         assert verify(top) == []
         with open_recording(root / "transcript.g2.jsonl") as copy:
             assert copy.read(0, copy.size) == LINES
@@ -159,7 +159,7 @@ def test_dying_while_a_file_is_restored_loses_none_of_its_bytes(tmp_path):
         path.write_bytes(path.read_bytes()[:-3] + b"xyz")
 
     def check(top, _):
-        assert left(verify(top)) == []
+        assert list_unrepaired(verify(top)) == []
         assert verify(top) == []
         with open_recording(session_dir(top / "home", AGENT, "s1") / "transcript.g2.jsonl") as copy:
             assert copy.read(0, copy.size) == LINES[:40_000]
@@ -175,11 +175,11 @@ def test_a_damaged_manifest_is_noticed_until_it_can_be_made_again(tmp_path, harm
     with pytest.raises(Unreadable):
         read_meta(root)
 
-    assert {fault.kind for fault in left(verify(tmp_path))} == {"unrecorded"}
-    assert left(verify(tmp_path))
+    assert {fault.kind for fault in list_unrepaired(verify(tmp_path))} == {"unrecorded"}
+    assert list_unrepaired(verify(tmp_path))
     accepted = verify_session(tmp_path / "home", AGENT, "s1", {}, accept=True)
 
-    assert left(accepted) == []
+    assert list_unrepaired(accepted) == []
     assert verify(tmp_path) == []
 
 
@@ -221,5 +221,5 @@ def test_samples_together_see_the_whole_archive(tmp_path):
     assert {fault.session for faults in seen for fault in faults} == {"s3"}
     assert list_damaged_sessions(tmp_path / "home", AGENT) == {"s3"}
     assert {fault.kind for fault in read_faults(tmp_path / "home", AGENT)} == {"truncated"}
-    assert left(verify(tmp_path, sources(tmp_path, "s3"), "s3")) == []
+    assert list_unrepaired(verify(tmp_path, sources(tmp_path, "s3"), "s3")) == []
     assert list_damaged_sessions(tmp_path / "home", AGENT) == set()

@@ -49,7 +49,7 @@ def numbers(path: Path) -> list[int]:
         ]
 
 
-def whole(path: Path) -> bytes:
+def read_all(path: Path) -> bytes:
     with open_recording(path) as recording:
         return recording.read(0, recording.size)
 
@@ -167,9 +167,9 @@ def test_dying_at_any_system_call_of_a_seal_loses_nothing(tmp_path):
         (root / "t.jsonl").write_bytes(said)
 
     def check(root, acked):
-        assert whole(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == said
         seal_recording(root / "t.jsonl")
-        assert whole(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == said
         assert [segment.is_sealed for segment in list_segments(root / "t.jsonl")] == [True]
         shutil.rmtree(root)
 
@@ -183,7 +183,7 @@ def test_a_failing_disk_never_costs_the_original(tmp_path):
         (root / "t.jsonl").write_bytes(said)
 
     def check(root, acked):
-        assert whole(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == said
         assert list(root.glob(".*.tmp")) == []
 
     assert fail_everywhere(SEAL, tmp_path, ["EIO", "ENOSPC"], prepare, check) > 10

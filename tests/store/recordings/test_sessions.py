@@ -25,13 +25,13 @@ end()
 FIRST, MORE = b'{"n":1}\n' * 700, b'{"n":2}\n{"n":'
 
 
-def whole(path: Path) -> bytes:
+def read_all(path: Path) -> bytes:
     with open_recording(path) as recording:
         return recording.read(0, recording.size)
 
 
 def history(dest: Path) -> list[bytes]:
-    return [whole(generation_path(dest, number)) for number in list_generations(dest)]
+    return [read_all(generation_path(dest, number)) for number in list_generations(dest)]
 
 
 def test_a_whole_session_is_adopted_and_stays_when_the_agent_deletes_it(tmp_path):
@@ -141,7 +141,7 @@ def test_a_kill_at_any_system_call_of_an_adoption_loses_nothing(tmp_path):
 
     def check(root, acked):
         directory = session_dir(root / "home", "claude-code", "s1")
-        assert whole(directory / "transcript.jsonl").startswith(FIRST)
+        assert read_all(directory / "transcript.jsonl").startswith(FIRST)
         assert verify_session(root / "home", "claude-code", "s1", {}) == []
         adopt_session(
             root / "home",
@@ -167,7 +167,7 @@ def test_dying_while_a_new_generation_begins_keeps_the_old_one(tmp_path):
 
     def check(root, acked):
         directory = session_dir(root / "home", "claude-code", "s1")
-        assert whole(directory / "transcript.jsonl") == FIRST
+        assert read_all(directory / "transcript.jsonl") == FIRST
         adopt_session(
             root / "home", "claude-code", "s1", {"transcript.jsonl": root / "source.jsonl"}
         )

@@ -17,7 +17,7 @@ def documents(bundle):
     return [json.loads(encode_trajectory(document)) for document in bundle.documents.values()]
 
 
-def lost(session, told, known=None):
+def count_losses(session, told, known=None):
     return {
         row.element: (row.recorded_count, row.exported_count)
         for row in measure_fidelity(session, told, known)
@@ -31,7 +31,7 @@ def test_our_own_trajectories_lose_only_what_has_no_place(tmp_path, case, versio
     recorded = archive(tmp_path, case)
     for session in recorded.iter_sessions():
         known = recorded.thread_contexts(session.id)
-        missing = lost(
+        missing = count_losses(
             session, documents(build_trajectory(session, AtifOptions(version), known)), known
         )
 
@@ -45,9 +45,13 @@ def test_everything_is_lost_of_a_recording_without_a_trajectory(tmp_path):
     session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
 
     assert all(row.exported_count == 0 for row in measure_fidelity(session, []))
-    assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(
-        session, []
-    ).keys()
+    assert {
+        "prompts",
+        "tool calls",
+        "tool results",
+        "prompt tokens",
+        "request ids",
+    } <= count_losses(session, []).keys()
 
 
 SPOILED = {
@@ -68,7 +72,7 @@ def test_what_is_taken_out_is_missed(tmp_path, what):
         if step["source"] == "agent":
             SPOILED[what](step)
 
-    assert what in lost(session, told)
+    assert what in count_losses(session, told)
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
@@ -92,7 +96,7 @@ def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
             ]:
                 each.pop("extra", None)
 
-        assert what in lost(session, [told])
+        assert what in count_losses(session, [told])
 
 
 def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):
@@ -103,8 +107,8 @@ def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):
     main = documents(build_trajectory(alone))[0]
     del main["steps"][1]["observation"]["results"][0]["subagent_trajectory_ref"]
 
-    assert lost(alone, [main])["subagents"] == (1, 0)
-    assert lost(shown, documents(build_trajectory(shown, AtifOptions(pictures=False))))[
+    assert count_losses(alone, [main])["subagents"] == (1, 0)
+    assert count_losses(shown, documents(build_trajectory(shown, AtifOptions(pictures=False))))[
         "pictures"
     ] == (1, 0)
 
@@ -112,7 +116,7 @@ def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):
 def test_context_that_is_not_recorded_is_reported_as_missing(tmp_path):
     recorded = archive(tmp_path, "2.1.325/single-turn")
     session, known = recorded.read_session("dff270bc"), recorded.thread_contexts("dff270bc")
-    missing = lost(session, documents(build_trajectory(session)), known)
+    missing = count_losses(session, documents(build_trajectory(session)), known)
 
     assert missing["system prompts"] == (1, 0)
     assert missing["tool definitions"] == (len(known[""].tools), 0)

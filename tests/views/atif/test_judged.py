@@ -17,7 +17,7 @@ from support.recordings import CASES, archive
 NOT_SAID = {NoteKind.COMPACTION, NoteKind.SUMMARY, NoteKind.UNKNOWN}
 
 
-def written(folder, bundle):
+def write_bundle(folder, bundle):
     for path, body in bundle.iter_files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(body)
@@ -34,7 +34,7 @@ def emitted(tmp_path_factory):
             known = recorded.thread_contexts(session.id)
             name = f"{case.replace('/', '-')}-{session.id[:8]}"
             for version in ("1.6", "1.7"):
-                written(
+                write_bundle(
                     root / version / name, build_trajectory(session, AtifOptions(version), known)
                 )
             told[name] = (session, known)
@@ -67,7 +67,7 @@ def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
     bundle = build_trajectory(
         recorded.read_session(session), contexts=recorded.thread_contexts(session)
     )
-    written(tmp_path / "out", bundle)
+    write_bundle(tmp_path / "out", bundle)
     names = {path.name for path in (tmp_path / "out").iterdir()}
 
     assert names == {"trajectory.json", "subagent_script-alert-script-script_a1.json"}

@@ -4,8 +4,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from flightlog.model.session import Step as Told
-from flightlog.model.session import Subagent, ToolCall, Turn
+from flightlog.model.session import Step, Subagent, ToolCall, Turn
 from flightlog.model.usage import CostSource
 from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory, step_ids, subagent_file
@@ -16,13 +15,13 @@ from support.transcripts import archive as made
 TOOL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.txt"}}
 
 
-def told(tmp_path, case):
+def read_sessions(tmp_path, case):
     return list(archive(tmp_path, case).iter_sessions())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_response_is_one_step_and_counted_once(tmp_path, case):
-    for session in told(tmp_path, case):
+    for session in read_sessions(tmp_path, case):
         bundle = build_trajectory(session)
         threads = [session.turns, *(subagent.turns for subagent in session.subagents)]
 
@@ -210,7 +209,7 @@ def test_subagents_that_started_each_other_are_shown_once_each(tmp_path):
             "",
             "",
             f"of-{other}",
-            (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),),
+            (Turn(1, None, (), None, (make_step(f"m-{name}", f"of-{name}"),)),),
         )
         for name, other in (("a", "b"), ("b", "a"))
     )
@@ -224,8 +223,8 @@ def test_subagents_that_started_each_other_are_shown_once_each(tmp_path):
     }
 
 
-def spoken(message, call):
-    return Told(
+def make_step(message, call):
+    return Step(
         1,
         message,
         None,

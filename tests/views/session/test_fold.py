@@ -39,7 +39,7 @@ def recorded(path):
     )
 
 
-def whole(path):
+def list_items(path):
     return [item for items, facts in recorded(path) for item in (*items, *facts)]
 
 
@@ -53,7 +53,7 @@ def name_of(path):
 
 @pytest.mark.parametrize("path", MAIN, ids=name_of)
 def test_shuffled_records_give_the_same_session(path):
-    items = whole(path)
+    items = list_items(path)
     expected = session_of(path, items)
 
     for seed in range(5):
@@ -76,7 +76,7 @@ def test_split_and_repeated_files_give_the_same_session(data):
     order = data.draw(st.permutations([*pieces, *again]))
 
     assert session_of(path, [item for piece in order for item in piece]) == session_of(
-        path, whole(path)
+        path, list_items(path)
     )
 
 
@@ -84,12 +84,12 @@ def test_split_and_repeated_files_give_the_same_session(data):
 @given(path=st.sampled_from(MAIN), every=st.integers(1, 20))
 def test_asking_while_entries_come_changes_nothing(path, every):
     fold = SessionFold(path.stem, "claude-code", price)
-    for place, item in enumerate(whole(path)):
+    for place, item in enumerate(list_items(path)):
         fold.add(item)
         if place % every == 0:
             fold.session()
 
-    assert fold.session() == session_of(path, whole(path))
+    assert fold.session() == session_of(path, list_items(path))
 
 
 @pytest.mark.parametrize("eviction", EVICTIONS, ids=str)
@@ -97,12 +97,12 @@ def test_tail_outline_of_every_recording_equals_all_outline(eviction):
     in_order = 0
     for path in MAIN:
         try:
-            outline = fold_items(whole(path), Retain.TAIL, eviction)
+            outline = fold_items(list_items(path), Retain.TAIL, eviction)
         except OutOfOrder:
             continue
         in_order += 1
 
-        assert outline == fold_items(map(shorten_texts, whole(path)), Retain.ALL)
+        assert outline == fold_items(map(shorten_texts, list_items(path)), Retain.ALL)
     assert in_order >= 28
 
 

@@ -17,7 +17,7 @@ from flightlog.views.session.timeline import (
 from support.recordings import CASES, archive
 
 
-def laid(tmp_path, case, subagent=None):
+def lay_out_rows(tmp_path, case, subagent=None):
     found = archive(tmp_path, case)
     session = found.read_session(found.latest_session())
     return session, build_rows(session, session.subagents[0] if subagent == 0 else None)
@@ -37,7 +37,7 @@ def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path
 
 
 def test_a_step_knows_the_subagents_it_started(tmp_path):
-    session, told = laid(tmp_path, "2.1.325/subagents-background")
+    session, told = lay_out_rows(tmp_path, "2.1.325/subagents-background")
 
     started = [(subagent, row) for row in told for subagent in row.subagents]
     assert {subagent.id for subagent, _ in started} == {
@@ -50,21 +50,21 @@ def test_a_step_knows_the_subagents_it_started(tmp_path):
 
 
 def test_a_subagents_thread_has_rows_of_its_own(tmp_path):
-    _, told = laid(tmp_path, "2.1.325/subagent-foreground", 0)
+    _, told = lay_out_rows(tmp_path, "2.1.325/subagent-foreground", 0)
 
     assert [row.kind for row in told][:2] == [RowKind.TURN, RowKind.STEP]
 
 
 def test_failures_and_compactions_are_marked(tmp_path):
-    _, failed = laid(tmp_path / "a", "2.1.325/multi-turn-tools")
-    _, compacted = laid(tmp_path / "b", "2.1.325/compaction-auto")
+    _, failed = lay_out_rows(tmp_path / "a", "2.1.325/multi-turn-tools")
+    _, compacted = lay_out_rows(tmp_path / "b", "2.1.325/compaction-auto")
 
     assert [row.id for row in failed if row.failure_count] == ["1.5"]
     assert [row.id for row in compacted if mark_of(row.item) is RowMark.COMPACTION] == ["1.n1"]
 
 
 def test_the_strip_sums_up_to_the_whole(tmp_path):
-    session, told = laid(tmp_path, "2.1.325/multi-turn-tools")
+    session, told = lay_out_rows(tmp_path, "2.1.325/multi-turn-tools")
 
     for most in (1, 3, 240):
         bars = outline_session(session).threads[""].sum_bars(most)

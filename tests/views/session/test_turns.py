@@ -26,7 +26,7 @@ def entry(event, uuid="", parent="", at=0):
     return Entry(event, "s", uuid, parent, at, at, key=f"{uuid or id(event)}:0")
 
 
-def asked(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
+def make_prompt(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
     return entry(UserPrompt(kind, (Text(said),)), uuid, parent, at)
 
 
@@ -35,12 +35,14 @@ def replied(message, *content, uuid="", parent="", at=0, **fields):
     return entry(AssistantReply(message, content=tuple(content), **said), uuid, parent, at)
 
 
-def told(*entries):
+def build_all_turns(*entries):
     return build_turns(entries, price)
 
 
 def test_a_turn_goes_from_a_prompt_to_the_next():
-    first, second = told(asked("a"), replied("m1"), replied("m2"), asked("b"), replied("m3"))
+    first, second = build_all_turns(
+        make_prompt("a"), replied("m1"), replied("m2"), make_prompt("b"), replied("m3")
+    )
 
     assert (first.number, first.text, [step.number for step in first.steps]) == (1, "a", [1, 2])
     assert (second.number, second.text, [step.message_id for step in second.steps]) == (
@@ -57,7 +59,7 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
         replied("m1", Text("one"), block_index=0, at=1, output_tokens=1),
     ]
 
-    (turn,) = told(asked("a"), *lines)
+    (turn,) = build_all_turns(make_prompt("a"), *lines)
     (step,) = turn.steps
 
     assert [block.text for block in step.content] == ["one", "two"]
@@ -67,19 +69,21 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
 
 
 def test_steps_before_the_first_prompt_are_a_turn_but_notes_are_not():
-    early = told(replied("m1"), asked("a"))
-    noted = told(entry(ClientNote("hook", "x")), asked("a"))
+    early = build_all_turns(replied("m1"), make_prompt("a"))
+    noted = build_all_turns(entry(ClientNote("hook", "x")), make_prompt("a"))
 
     assert [(turn.kind, len(turn.steps)) for turn in early] == [(None, 1), (PromptKind.HUMAN, 0)]
     assert [(turn.kind, len(turn.items)) for turn in noted] == [(PromptKind.HUMAN, 1)]
-    assert told(entry(Ignored("mode"))) == []
+    assert build_all_turns(entry(Ignored("mode"))) == []
 
 
 def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
     call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
     result = entry(ToolResult("t1", (Text("out"),), is_error=True, subagent="a7"), at=9)
 
-    (turn,) = told(asked("a"), result, entry(ToolInputRewritten("t1", {"command": "ls -l"})), call)
+    (turn,) = build_all_turns(
+        make_prompt("a"), result, entry(ToolInputRewritten("t1", {"command": "ls -l"})), call
+    )
     ((made,),) = [step.tool_calls for step in turn.steps]
 
     assert (made.output, made.is_error, made.subagent) == ("out", True, "a7")
@@ -88,18 +92,18 @@ def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
 
 
 def test_an_unanswered_call_has_no_result():
-    (turn,) = told(asked("a"), replied("m1", ToolUse("t1", "Bash", {})))
+    (turn,) = build_all_turns(make_prompt("a"), replied("m1", ToolUse("t1", "Bash", {})))
 
     assert turn.steps[0].tool_calls[0].result is None
 
 
 def test_what_the_client_says_by_itself_is_a_note():
     said = [
-        asked("reminder", kind=PromptKind.CLIENT),
-        asked("feedback", kind=PromptKind.HOOK),
-        asked("so far", kind=PromptKind.SUMMARY),
-        asked("[stop]", kind=PromptKind.INTERRUPTION),
-        asked("1 file", kind=PromptKind.COMMAND_OUTPUT),
+        make_prompt("reminder", kind=PromptKind.CLIENT),
+        make_prompt("feedback", kind=PromptKind.HOOK),
+        make_prompt("so far", kind=PromptKind.SUMMARY),
+        make_prompt("[stop]", kind=PromptKind.INTERRUPTION),
+        make_prompt("1 file", kind=PromptKind.COMMAND_OUTPUT),
         entry(ContextCompacted("auto", 1000, 10)),
         entry(ContextCompacted("", 1000, 0)),
         entry(ApiError("overloaded", 529, 2)),
@@ -111,7 +115,7 @@ def test_what_the_client_says_by_itself_is_a_note():
         replied("m2", Text("No response requested."), is_synthetic=True),
     ]
 
-    (turn,) = told(asked("a"), *said)
+    (turn,) = build_all_turns(make_prompt("a"), *said)
 
     assert [(item.kind.value, item.text) for item in turn.items] == [
         ("client", "reminder"),
@@ -132,8 +136,8 @@ def test_what_the_client_says_by_itself_is_a_note():
 
 
 def test_a_note_is_not_shown_twice_in_a_row():
-    (turn,) = told(
-        asked("a"),
+    (turn,) = build_all_turns(
+        make_prompt("a"),
         entry(ClientNote("hook", "no")),
         entry(ClientNote("hook", "no")),
         replied("m"),
@@ -146,16 +150,16 @@ def test_a_note_is_not_shown_twice_in_a_row():
 
 def test_a_rewound_prompt_is_marked_and_its_replacement_is_not():
     thread = [
-        asked("start", "u1"),
+        make_prompt("start", "u1"),
         replied("m1", uuid="u2", parent="u1"),
-        asked("wrong", "u3", "u2"),
+        make_prompt("wrong", "u3", "u2"),
         replied("m2", uuid="u4", parent="u3"),
-        asked("more of it", "u5", "u4"),
-        asked("right", "u6", "u2"),
+        make_prompt("more of it", "u5", "u4"),
+        make_prompt("right", "u6", "u2"),
         replied("m3", uuid="u7", parent="u6"),
     ]
 
-    assert {turn.text: turn.is_rewound for turn in told(*thread)} == {
+    assert {turn.text: turn.is_rewound for turn in build_all_turns(*thread)} == {
         "start": False,
         "wrong": True,
         "more of it": True,
@@ -165,32 +169,40 @@ def test_a_rewound_prompt_is_marked_and_its_replacement_is_not():
 
 def test_records_without_a_name_are_never_taken_back():
     thread = [
-        asked("start", "u1"),
-        asked("nameless", "", "u1"),
+        make_prompt("start", "u1"),
+        make_prompt("nameless", "", "u1"),
         replied("m1", uuid="u2", parent="u1"),
-        asked("root", "u9"),
+        make_prompt("root", "u9"),
         replied("m2", uuid="u10", parent="u2"),
     ]
 
-    assert [turn.is_rewound for turn in told(*thread)] == [False] * 3
+    assert [turn.is_rewound for turn in build_all_turns(*thread)] == [False] * 3
 
 
 def test_parents_that_go_in_circles_end():
-    assert len(told(asked("a", "u1", "u2"), replied("m", uuid="u2", parent="u1"))) == 1
+    assert (
+        len(build_all_turns(make_prompt("a", "u1", "u2"), replied("m", uuid="u2", parent="u1")))
+        == 1
+    )
 
 
 def test_an_unknown_model_costs_an_unknown_amount():
-    (turn,) = told(asked("a"), replied("m", model="mystery"))
+    (turn,) = build_all_turns(make_prompt("a"), replied("m", model="mystery"))
 
     assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
 
 
 def test_a_note_within_the_last_one_is_shown_unless_both_are_a_hooks():
-    outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
+    outputs = [make_prompt(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
     hooked = [entry(ClientNote("hook", "feedback: no")), entry(ClientNote("hook", "no"))]
 
-    assert [item.text for item in told(asked("a"), *outputs)[0].items] == ["10", "1"]
-    assert [item.text for item in told(asked("a"), *hooked)[0].items] == ["feedback: no"]
+    assert [item.text for item in build_all_turns(make_prompt("a"), *outputs)[0].items] == [
+        "10",
+        "1",
+    ]
+    assert [item.text for item in build_all_turns(make_prompt("a"), *hooked)[0].items] == [
+        "feedback: no"
+    ]
 
 
 def plain(uuid, parent="", at=0, key=""):

@@ -6,7 +6,6 @@ those that all versions know. This module is the `HookSettings` of the agent.
 """
 
 import json
-import shlex
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.messages import cut_context
 from flightlog.agents.dialects.anthropic_messages import UsageFields
+from flightlog.agents.session_files import find_enabled_plugin
 from flightlog.model.entries import HookRecord, PromptSubmitted, ToolHook
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.usage import ClientCacheReport
@@ -67,26 +67,17 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
 
 def keep_days(config_dir: Path) -> int:
     """Return after how many days Claude Code deletes transcripts; 30 if settings are broken."""
-    days = _read_settings(config_dir).get("cleanupPeriodDays")
-    if isinstance(days, int) and not isinstance(days, bool) and days >= 0:
-        return days
-    return KEEP_DAYS_DEFAULT
+    try:
+        days = json.loads(user_settings(config_dir).read_text())["cleanupPeriodDays"]
+    except (OSError, LookupError, TypeError, ValueError, RecursionError):
+        return KEEP_DAYS_DEFAULT
+    is_count = isinstance(days, int) and not isinstance(days, bool) and days >= 0
+    return days if is_count else KEEP_DAYS_DEFAULT
 
 
 def find_plugin(config_dir: Path) -> str:
     """Return the command that removes our plugin from the client; "" if it is not enabled."""
-    enabled = _read_settings(config_dir).get("enabledPlugins")
-    names = [name for name, is_on in enabled.items() if is_on] if isinstance(enabled, dict) else []
-    plugin = next((name for name in names if name.startswith("flightlog@")), "")
-    return f"claude plugin uninstall {shlex.quote(plugin)}" if plugin else ""
-
-
-def _read_settings(config_dir: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(user_settings(config_dir).read_text())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
+    return find_enabled_plugin(config_dir, "claude plugin uninstall")
 
 
 def user_settings(config_dir: Path) -> Path:

@@ -40,4 +40,4 @@ def workspace_path(file: SessionFile) -> str:
     return os.path.join(os.path.dirname(file.path), WORKSPACE)  # noqa: PTH118, PTH120 - plain text
 
 
-AGENT = Agent(AGENT_NAME, find_sessions)
+AGENT = Agent(AGENT_NAME, find_sessions, remove_plugin="copilot plugin uninstall")

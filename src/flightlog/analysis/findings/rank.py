@@ -11,11 +11,7 @@ from flightlog.analysis.findings.edits import (
 from flightlog.analysis.findings.failures import find_repeated_failures
 from flightlog.analysis.findings.permissions import find_denied_retries
 from flightlog.analysis.findings.reads import find_forgotten, find_repeated_reads
-from flightlog.analysis.findings.waste import (
-    find_interruptions,
-    find_tool_loops,
-    find_wrong_turns,
-)
+from flightlog.analysis.findings.waste import find_interruptions, find_tool_loops, find_wrong_turns
 from flightlog.model.session import Session, Step, Subagent
 from flightlog.views.session.timeline import group_by_call
 

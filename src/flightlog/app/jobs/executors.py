@@ -44,8 +44,7 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
         return run_send_job(payload, shared, os.environ)
     if work not in ALONE:
-        hint = _SAME
-        raise Invalid(f"this worker does not know the job kind {work[:40]!r}", hint=hint)
+        raise Invalid(f"this worker does not know the job kind {work[:40]!r}", hint=_SAME)
     # The prefix ends the process with the thread that waits for it, and so with the worker.
     words = [
         *parent_death_prefix(os.environ.get("PATH", os.defpath)),

@@ -24,12 +24,7 @@ from flightlog.agents.claude_code.driver import (
 )
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.protocol import Driver
-from flightlog.lab.config import (
-    RunConfig,
-    SessionConfig,
-    referenced_names,
-    resolve_references,
-)
+from flightlog.lab.config import RunConfig, SessionConfig, referenced_names, resolve_references
 from flightlog.lab.runner.context import RunEnvironment
 from flightlog.model.errors import Invalid
 
