@@ -2,15 +2,19 @@
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.request_log import read_captured_requests
+from flightlog.archive.archive import SessionFiles
 from flightlog.model.addresses import Address
 from flightlog.model.entries import PromptKind
 from flightlog.model.exchange import LoggedRequest
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.usage import Usage
+from flightlog.store.exchanges import EXCHANGES, exchanges_of
 
 _COMMAND_CHARS = 60  # of a slash command, with its first words
 
@@ -46,6 +50,35 @@ class ModelRequest(Struct, frozen=True):
     message_id: str = ""
 
 
+def read_sent_requests(session: Session, recording: SessionFiles) -> list[LoggedRequest]:
+    """Return the requests of a session as they were captured, and those that the client logged.
+
+    The exchanges of a session are beside its transcript, as those of a run are.
+    """
+    logged = list(recording.source.logged_requests(recording.files))
+    folder = Path(recording.main.path).parent if recording.main else Path()
+    if not (folder / EXCHANGES).is_dir():
+        return logged
+    replies: dict[str, tuple[str, str]] = {}
+    for thread, turns in _list_threads(session):
+        for step in (step for turn in turns for step in turn.steps if step.message_id):
+            reply = (thread, step.message_id)
+            replies |= dict.fromkeys(filter(None, (step.request_id, step.message_id)), reply)
+    # Only the log tells where a new process begins, and what came before the first capture.
+    bases = {message: one.has_base for one in logged for message in one.message_ids}
+    captured = (
+        replace(one, has_base=bases.get(one.message_ids[0], True))
+        for one in read_captured_requests(exchanges_of(folder), replies)
+        if one.previous_messages or one.message_ids[0] not in bases
+    )
+    return [*captured, *logged]
+
+
+def has_sent_requests(session: Session, recording: SessionFiles) -> bool:
+    """Return whether any answered request of a session is known, and so the causes of its misses."""
+    return any(request.message_ids for request in read_sent_requests(session, recording))
+
+
 def list_requests(session: Session, logged: Iterable[LoggedRequest]) -> list[ModelRequest]:
     """Return the requests of a session: the main thread's first, then each subagent's, by time.
 
@@ -57,14 +90,17 @@ def list_requests(session: Session, logged: Iterable[LoggedRequest]) -> list[Mod
         for message in request.message_ids:
             by_message.setdefault(message, request)
     seen: set[str] = set()
-    threads = [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
     requests = [
         request
-        for thread, turns in threads
+        for thread, turns in _list_threads(session)
         for request in _list_thread(Address(session.id, subagent=thread), turns, by_message, seen)
     ]
     writes = bool(by_message) or any(request.usage.cache_write_tokens for request in requests)
     return requests if writes else [replace(one, has_cache_writes=False) for one in requests]
+
+
+def _list_threads(session: Session) -> list[tuple[str, Sequence[Turn]]]:
+    return [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
 
 
 def _list_thread(

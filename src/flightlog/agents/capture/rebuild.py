@@ -63,9 +63,9 @@ def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     fields = {
         key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
     }
-    fields["system"] = _without_billing_header(body.get("system"))
-    fields["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
-    return _hash_json({**fields, "betas": list(betas)})
+    fields["system"] = without_billing_header(body.get("system"))
+    fields["messages"] = [with_block_content(message) for message in body.get("messages") or []]
+    return hash_json({**fields, "betas": list(betas)})
 
 
 class _TranscriptLog:
@@ -115,7 +115,7 @@ class _TranscriptLog:
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
-        elif _hash_json(_without_cache_control(shape)) != record.get("shapeHash"):
+        elif hash_json(_without_cache_control(shape)) != record.get("shapeHash"):
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
@@ -187,7 +187,7 @@ def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
                 and step == "content"
                 and isinstance(node.get("content"), str)
             ):
-                node["content"] = _with_block_content(node)["content"]
+                node["content"] = with_block_content(node)["content"]
             node = node[step] if _contains_step(node, step) else None
         if isinstance(node, dict):
             node["cache_control"] = mark.get("value")
@@ -201,10 +201,10 @@ def _contains_step(node: Any, step: Any) -> bool:
 
 
 def _message_hash(message: Json) -> str:
-    return _hash_json(_without_cache_control(_with_block_content(message)))
+    return hash_json(_without_cache_control(with_block_content(message)))
 
 
-def _with_block_content(message: Json) -> Json:
+def with_block_content(message: Json) -> Json:
     """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
     return (
@@ -214,12 +214,13 @@ def _with_block_content(message: Json) -> Json:
     )
 
 
-def _without_billing_header(system: Any) -> Any:
+def without_billing_header(system: Any) -> Any:
     blocks = system if isinstance(system, list) else []
     return [
         block
         for block in blocks
-        if not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")
+        if isinstance(block, dict)
+        and not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")
     ]
 
 
@@ -233,6 +234,7 @@ def _without_cache_control(value: Any) -> Any:
     return [_without_cache_control(item) for item in value] if isinstance(value, list) else value
 
 
-def _hash_json(value: Any) -> str:
+def hash_json(value: Any) -> str:
+    """Return the hash that the client names messages, system prompts and tools by."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
