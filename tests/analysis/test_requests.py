@@ -1,13 +1,11 @@
 """The requests of a session: each response once, with how it begins and what was logged."""
 
-import json
-
 import pytest
 
 from flightlog.analysis.requests import has_sent_requests, list_requests, read_sent_requests
 from flightlog.analysis.service import analyze_session
 from flightlog.archive.archive import Archive
-from support.captures import capture_case
+from support.captures import capture_case, count_anew
 from support.recordings import CASES
 from support.recordings import archive as open_case
 from support.transcripts import archive as made_archive
@@ -150,16 +148,3 @@ def read_main_steps(config, case):
     opened = open_case(config, case)
     (session,) = opened.recordings
     return opened.read_session(session).steps
-
-
-def count_anew(config, counts):
-    """Write other counts of the cache into the responses of a transcript."""
-    for path in config.glob("projects/**/*.jsonl"):
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        for record in records:
-            message = record.get("message") or {}
-            if record["type"] == "assistant" and message.get("id") in counts:
-                read, write = counts[message["id"]]
-                message["usage"] |= {"input_tokens": 10, "cache_read_input_tokens": read}
-                message["usage"]["cache_creation_input_tokens"] = write
-        path.write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -121,3 +121,16 @@ def capture_case(config: Path, case: str, change: Callable[[dict], None] | None 
             end = ResponseOutcome.COMPLETE
             store.record_response(ApiResponse(index, 200, {}, sent["request_id"] or "", end), b"")
     return config
+
+
+def count_anew(config, counts):
+    """Write other counts of the cache into the responses of a transcript."""
+    for path in config.glob("projects/**/*.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            message = record.get("message") or {}
+            if record["type"] == "assistant" and message.get("id") in counts:
+                read, write = counts[message["id"]]
+                message["usage"] |= {"input_tokens": 10, "cache_read_input_tokens": read}
+                message["usage"]["cache_creation_input_tokens"] = write
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
