@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.agents.dialects.anthropic_messages import AGENT_ID
-from flightlog.agents.scripted.wire import count_text
+from flightlog.agents.scripted.wire import count_text, count_words
 from flightlog.analysis.context_parts import find_server
 from flightlog.analysis.service import analyze_archive, analyze_session, list_blocks
 from flightlog.archive.archive import Archive
@@ -111,16 +111,18 @@ def check_blocks(blocks):
             assert is_near(block.tokens, counted), block
 
 
-def test_generated_sessions_agree_with_the_counts_of_the_model(tmp_path):
+@pytest.mark.parametrize("count", [count_text, count_words])
+def test_generated_sessions_agree_with_the_counts_of_the_model(count, tmp_path):
     exact = total = kinds = 0
     for seed in SEEDS:
-        threads = make_session(tmp_path / str(seed), seed)
+        threads = make_session(tmp_path / str(seed), seed, count)
         counted = [request for thread in threads.values() for request in thread.requests]
 
         context = measure(tmp_path / str(seed))
 
         sums = check_requests(context, counted)
-        check_blocks(context.blocks)
+        if count is count_text:
+            check_blocks(context.blocks)
         exact, total = exact + sums[0], total + sums[1]
         kinds += len(context.starts) > 1
     assert exact / total >= LEAST_EXACT
@@ -171,6 +173,26 @@ def test_real_client_agrees_with_the_counts_of_the_model(bench):
     assert len(context.starts) == 3  # of the thread, of the subagent and after the compaction
     for start in context.starts:
         check_shares(start, served[[one.address for one in context.requests].index(start.address)])
+
+
+@pytest.mark.parametrize("rule", [True, "words"])
+def test_shares_of_a_response_follow_the_rule_of_the_model(rule, bench):
+    thoughts = "I should look at the failing test first and then find out why. "
+    dense = [f"echo {'packages/shop/' * 9}{at} && echo {'x' * 80}" for at in range(4)]
+    work = [run_commands(f"seq {at}9", command) for at, command in enumerate(dense)]
+    for at, reply in enumerate(work):
+        reply["blocks"].insert(0, {"thinking": thoughts * (at + 1)})
+    work += [run_commands("ls -la"), {"text": "All of it was looked at, and it is done."}]
+    scenario = {"count_blocks": rule, "rules": [{"replies": work}]}
+
+    ran = bench.run(scenario, "Please look at the log.")
+
+    served = [to_counted(one) for one in ran.requests if one.usage]
+    opened = Archive({"claude-code": (str(bench.config),)})
+    context = analyze_session(opened, next(iter(opened.recordings))).context
+    exact, total = check_requests(context, served)
+    assert exact / total >= LEAST_EXACT
+    assert {part.exact for part in context.requests[-1].parts if part.kind == "thinking"} == {False}
 
 
 def run_commands(*commands):

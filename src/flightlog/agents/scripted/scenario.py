@@ -22,13 +22,14 @@ The same script answers every API. `usage` of a reply takes `input`, `output`, `
 `cache_write` and `reasoning` (a part of `output`), which each API reports in its own way; any other
 name is sent as it is. `stop_reason: max_tokens` is translated as well. In the input of a tool call
 `{from_result: REGEX}` is an id that an earlier result named. With `count_blocks` the Messages API counts
-each block of a request by its text (`messages_api.count_blocks`), and the server keeps the counts.
+each block of a request by its text (`messages_api.count_blocks`), and the server keeps the counts;
+`count_blocks: words` counts words instead of characters.
 """
 
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -140,7 +141,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     rules: tuple[ScenarioRule, ...]
     note: str = ""
-    count_blocks: bool = False
+    count_blocks: bool | Literal["words"] = False
 
 
 def load_scenario(path: Path) -> Scenario:

@@ -183,7 +183,9 @@ class _Handler(BaseHTTPRequestHandler):
         request = api.decode_request(path, headers, body)
         choice = choose_reply(self.state.scenario, request)
         is_counted = self.state.scenario.count_blocks and dialect == "messages"
-        blocks = messages_api.count_blocks(body) if is_counted else ()
+        by_words = self.state.scenario.count_blocks == "words"
+        count = wire.count_words if by_words else wire.count_text
+        blocks = messages_api.count_blocks(body, count) if is_counted else ()
         rule = choice.rule if choice else "none"
         exchange = _Exchange(body, rule, dialect, request.model, name, blocks)
         if choice is None:
@@ -195,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send_failure(api, failure, exchange)
         filled = wire.fill_results(reply, body)
         if is_counted:
-            filled = messages_api.count_reply(filled, blocks)
+            filled = messages_api.count_reply(filled, blocks, count)
         response = api.build_response(filled, request.model or _MODEL, body, name)
         usage = api.response_usage(response)
         head = {"request-id": wire.request_id(name), **reply.headers}
