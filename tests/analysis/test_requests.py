@@ -131,6 +131,34 @@ def test_captures_of_old_clients_give_the_cause(case, cause, tmp_path):
     assert detail.has_request_log
 
 
+ODD_BODIES = [
+    {"system": "Be brief.", "messages": [{"role": 5, "content": [1, {"type": None}]}]},
+    {"system": [1, None, {"text": 5}], "tools": {"a": 1}},
+    {"tools": [1, {"name": None}, {}, {"name": "t", "description": "d" * 200_000}]},
+    {"messages": [1, "x"]},
+    {"messages": None},
+    {"thinking": "on", "output_config": [1]},
+    {"messages": [{"role": "user", "content": [{"type": "text", "cache_control": ["x"]}]}]},
+]
+
+
+@pytest.mark.parametrize("body", ODD_BODIES)
+def test_odd_captured_bodies_leave_the_verdicts_as_they_are(body, tmp_path):
+    config = capture_case(tmp_path / "odd", OLD_CASES[2], lambda sent: sent["body"].update(body))
+    plain, odd = (
+        open_case(tmp_path / "plain", OLD_CASES[2]),
+        Archive({"claude-code": (str(config),)}),
+    )
+    (session,) = plain.recordings
+
+    expected, detail = (analyze_session(opened, session) for opened in (plain, odd))
+
+    assert [o.verdict for o in detail.cache] == [o.verdict for o in expected.cache]
+    for request in detail.context.requests:
+        start = detail.context.starts[request.start].tokens
+        assert start + sum(part.tokens for part in request.parts) == request.input_tokens
+
+
 def test_other_calls_and_damaged_bodies_are_left_out(tmp_path):
     case = OLD_CASES[0]
     config = capture_case(tmp_path, case)

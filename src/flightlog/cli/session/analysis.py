@@ -96,7 +96,12 @@ def _open_session(runtime: "Runtime", written: str) -> "tuple[Archive, str]":
     address = parse_run_address(written) if {"#", "/"} & {*written} else None
     if address is None or any(name.startswith(address.run) for name in archive.recordings):
         return archive, written
-    run = open_run(runtime, runs_dir(runtime), address.run)
+    try:
+        run = open_run(runtime, runs_dir(runtime), address.run)
+    except NotFound:
+        if "/" in written:
+            raise
+        return archive, written  # which has no such session either
     planned = find_planned_session(run, address.session or 1, address.replicate)
     sessions = read_run_sessions(run, [planned])
     if not sessions.recordings:
@@ -338,21 +343,22 @@ def _print_blocks(archive: "Archive", blocks: "Iterable[ContextBlock]") -> None:
     ]
     if rows:
         print_table(["address", "block", "tokens", "read again", "cost"], rows, right=(2, 3, 4))
-        # A run's session is not in the archive, whose index the run has not.
-        command = "session show" if archive.index_path else "trace"
-        click.echo(spell_hint(f"open a block: flightlog {command} '{rows[0][0]}'"), err=True)
+        click.echo(spell_hint(f"open a block: {_open_command(archive)} '{rows[0][0]}'"), err=True)
     else:
         click.echo("no block was read again", err=True)
+
+
+def _open_command(archive: "Archive") -> str:
+    """Return the command that opens a step; a run's session is in no archive with an index."""
+    return "flightlog session show" if archive.index_path else "flightlog trace"
 
 
 def print_findings(session: str, options: dict[str, Any]) -> None:
     """Print the findings of a session, or of all that `options` selects."""
     from flightlog.analysis.service import analyze_session, list_findings
-    from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address, short_address, unique_prefixes
 
-    runtime = open_runtime()
-    archive = open_archive(runtime)
+    archive, session = _open_session(open_runtime(), session)
     if session:
         if any(options[name] for name in ("since", "until", "project", "agent")):
             hint = f"flightlog session findings {session}"
@@ -383,7 +389,7 @@ def print_findings(session: str, options: dict[str, Any]) -> None:
     ]
     if rows:
         print_table(["cost", "kind", "begins at", "what happened"], rows, right=(0,))
-        click.echo(spell_hint(f"see a step: flightlog session show '{rows[0][2]}'"), err=True)
+        click.echo(spell_hint(f"see a step: {_open_command(archive)} '{rows[0][2]}'"), err=True)
     else:
         click.echo("no findings", err=True)
     if len(shown) < len(found):
