@@ -37,6 +37,7 @@ from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Text
 from flightlog.model.session import ContextItem, NoteKind, Session, Step, ThreadContext, Turn
 from flightlog.usage.prices import token_rates
+from flightlog.views.session.timeline import all_steps
 from flightlog.views.session.turns import REPEATED
 
 # More tokens than that in one difference are not those of the recorded text, in any language.
@@ -66,7 +67,7 @@ def measure_context(
     """
     found = {request.address: request for request in requests}
     threads = [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
-    measure = fit_measure(step for _, turns in threads for turn in turns for step in turn.steps)
+    measure = fit_measure(all_steps(session))
     starts: list[WindowStart] = []
     measured: list[RequestContext] = []
     blocks: list[ContextBlock] = []

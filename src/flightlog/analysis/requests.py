@@ -15,6 +15,7 @@ from flightlog.model.exchange import LoggedRequest
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.usage import Usage
 from flightlog.store.exchanges import EXCHANGES, exchanges_of
+from flightlog.views.session.timeline import iter_steps
 
 _COMMAND_CHARS = 60  # of a slash command, with its first words
 
@@ -59,11 +60,12 @@ def read_sent_requests(session: Session, recording: SessionFiles) -> list[Logged
     folder = Path(recording.main.path).parent if recording.main else Path()
     if not (folder / EXCHANGES).is_dir():
         return logged
-    replies: dict[str, tuple[str, str]] = {}
-    for thread, turns in _list_threads(session):
-        for step in (step for turn in turns for step in turn.steps if step.message_id):
-            reply = (thread, step.message_id)
-            replies |= dict.fromkeys(filter(None, (step.request_id, step.message_id)), reply)
+    replies = {
+        name: (at.subagent, step.message_id)
+        for at, step in iter_steps(session)
+        for name in (step.request_id, step.message_id)
+        if name and step.message_id
+    }
     # Only the log tells where a new process begins, and what came before the first capture.
     bases = {message: one.has_base for one in logged for message in one.message_ids}
     captured = (
@@ -90,17 +92,14 @@ def list_requests(session: Session, logged: Iterable[LoggedRequest]) -> list[Mod
         for message in request.message_ids:
             by_message.setdefault(message, request)
     seen: set[str] = set()
+    threads = [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
     requests = [
         request
-        for thread, turns in _list_threads(session)
+        for thread, turns in threads
         for request in _list_thread(Address(session.id, subagent=thread), turns, by_message, seen)
     ]
     writes = bool(by_message) or any(request.usage.cache_write_tokens for request in requests)
     return requests if writes else [replace(one, has_cache_writes=False) for one in requests]
-
-
-def _list_threads(session: Session) -> list[tuple[str, Sequence[Turn]]]:
-    return [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
 
 
 def _list_thread(

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
+from flightlog.agents.capture.rebuild import without_billing_header
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
@@ -21,7 +22,6 @@ from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
 from flightlog.lab.file_changes import ChangeInterval, iter_intervals
 from flightlog.lab.replay.certificate import WorkTreeState, add_side_calls, trim_to_branch
-from flightlog.lab.replay.recorded_context import is_billing
 from flightlog.lab.run_session import (
     SIDE,
     ApiCall,
@@ -214,9 +214,7 @@ def read_run_sessions(run: RunStore, planned: Iterable[PlannedSession]) -> Archi
 
 def _sent_context(body: bytes) -> ThreadContext:
     request = msgspec.json.decode(body)
-    system = request.get("system") or ()
-    blocks = [{"text": system}] if isinstance(system, str) else system
-    texts = [str(block.get("text", "")) for block in blocks if not is_billing(block)]
+    texts = [str(block.get("text", "")) for block in without_billing_header(request.get("system"))]
     tools = tuple(tool for tool in request.get("tools") or () if "input_schema" in tool)
     return ThreadContext(tools, "\n".join(texts))
 

@@ -17,7 +17,12 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from flightlog.agents.capture.rebuild import hash_json, with_block_content, without_billing_header
+from flightlog.agents.capture.rebuild import (
+    hash_json,
+    take_cache_marks,
+    with_block_content,
+    without_billing_header,
+)
 from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.dialects.anthropic_messages import decode_response
 from flightlog.model.entries import ContextInjected
@@ -137,10 +142,8 @@ class RequestLog:
         """Add a captured request of a thread, and the message that answered it."""
         body = _decode_body(data)
         marks: list[Any] = []
-        system = (
-            body.system if isinstance(body.system, str) else without_billing_header(body.system)
-        )
-        shape = _take_marks({"system": system, "tools": body.tools}, marks)
+        shape = {"system": without_billing_header(body.system), "tools": body.tools}
+        shape = take_cache_marks(shape, marks)
         name, request = hash_json(shape), f"exchange {exchange.index}"
         self._shapes.setdefault(name, shape)
         hashes = [self._add_message(bytes(raw), marks) for raw in body.messages]
@@ -160,7 +163,7 @@ class RequestLog:
         """Return the hash of a captured message; add its cache marks to `marks`."""
         if raw not in self._captured:
             own: list[Any] = []
-            message = _take_marks(with_block_content(_decode_object(raw)), own)
+            message = take_cache_marks(with_block_content(_decode_object(raw)), own)
             name = hash_json(message)
             self._captured[raw] = (name, own)
             self._messages.setdefault(name, _read_message(name, message))
@@ -297,15 +300,6 @@ def _read_shape(name: str, shape: dict[str, Any]) -> RequestShape:
 def _read_message(name: str, message: dict[str, Any]) -> LoggedMessage:
     blocks = objects_field(with_block_content(message), "content")
     return LoggedMessage(name, text_field(message, "role"), tuple(map(_read_block, blocks)))
-
-
-def _take_marks(value: Any, marks: list[Any]) -> Any:
-    """Return a copy of `value` without cache marks; add them to `marks`."""
-    if isinstance(value, dict):
-        marks += [value["cache_control"]] if "cache_control" in value else []
-        rest = (item for item in value.items() if item[0] != "cache_control")
-        return {key: _take_marks(item, marks) for key, item in rest}
-    return [_take_marks(item, marks) for item in value] if isinstance(value, list) else value
 
 
 def _read_block(block: dict[str, Any]) -> LoggedBlock:
