@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from flightlog.analysis.context_parts import (
     CHARS_PER_TOKEN,
+    FRAME_CHARS,
     ContextBlock,
     ContextPart,
     PromptPiece,
@@ -30,6 +31,7 @@ from flightlog.analysis.context_parts import (
     kept_messages,
     reply_pieces,
     shape_pieces,
+    split_start,
     split_tokens,
 )
 from flightlog.analysis.requests import ModelRequest, RequestStart
@@ -208,9 +210,9 @@ class _ThreadWindow:
         missing = {"system", "tools"} - {piece.kind for piece in shape}
         if missing:  # what was recorded has about its usual size, so they have the rest
             name = f"{' and '.join(sorted(missing))}, not recorded"
-            rest = prompt * CHARS_PER_TOKEN - round(sum(piece.weight for piece in pieces))
+            rest = prompt * CHARS_PER_TOKEN - sum(piece.chars + FRAME_CHARS for piece in pieces)
             pieces.append(PromptPiece("other", name, request.address, max(rest, 0)))
-        split_tokens(prompt, pieces)
+        split_start(prompt, pieces)
         state.pieces, state.fixed, state.doubtful = [], len(pieces), 0
         self._recount_window()
         self._push_pieces(pieces)
@@ -236,7 +238,7 @@ class _ThreadWindow:
             return self._start_window(request)
         self._settle_costs()
         self._add_blocks(piece for piece in first if piece.kind in {"tools", "system"})
-        split_tokens(request.usage.prompt_tokens - known, [*fresh, *rest])
+        split_start(request.usage.prompt_tokens - known, [*fresh, *rest])
         state.pieces = [*rest, *messages]
         self._recount_window()
         self._charge_reads(request)

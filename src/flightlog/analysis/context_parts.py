@@ -13,7 +13,7 @@ from flightlog.model.entries import Block, Text, Thinking, ToolUse, count_chars
 from flightlog.model.session import Step, ThreadContext
 
 CHARS_PER_TOKEN = 4  # a usual estimate for English text and code
-_FRAME_CHARS = 2  # a block costs a little more than its text; decides only for the shortest
+FRAME_CHARS = 2  # a block costs a little more than its text; decides only for the shortest
 # What tokens may be in proportion to besides characters: words, words and signs, pieces of words.
 _UNITS = tuple(map(re.compile, (r"\S+", r"\w+|[^\w\s]", r"\w{1,5}|[^\w\s]+")))
 _SAMPLES_MAX = 200  # responses that decide; more change nothing and take time
@@ -130,7 +130,7 @@ class PromptPiece(Struct, eq=False):
     @property
     def weight(self) -> float:
         """The share of a sum that it gets."""
-        return (self.chars if self.text_weight is None else self.text_weight) + _FRAME_CHARS
+        return (self.chars if self.text_weight is None else self.text_weight) + FRAME_CHARS
 
 
 class TextMeasure(Struct, frozen=True):
@@ -152,12 +152,12 @@ class TextMeasure(Struct, frozen=True):
             piece.text_weight = sum(map(self._weigh_block, blocks))
         return piece
 
-    def weigh(self, text: str) -> float:
+    def weigh_text(self, text: str) -> float:
         """Return the size of a text, in characters of an average one."""
         return len(self.unit.findall(text)) * self.chars_per_unit if self.unit else len(text)
 
     def _weigh_block(self, block: Block) -> float:
-        return self.weigh(_text_of(block)) or count_chars(block)
+        return self.weigh_text(_text_of(block)) or count_chars(block)
 
 
 def fit_measure(steps: Iterable[Step]) -> TextMeasure:
@@ -176,7 +176,7 @@ def fit_measure(steps: Iterable[Step]) -> TextMeasure:
         measures.append(TextMeasure(unit, chars / (count or 1)))
 
     def sum_errors(measure: TextMeasure) -> float:
-        return sum(abs(tokens - rate * measure.weigh(text)) for text, tokens in samples)
+        return sum(abs(tokens - rate * measure.weigh_text(text)) for text, tokens in samples)
 
     return min(measures, key=sum_errors)
 
@@ -235,6 +235,13 @@ def kept_messages(request: ModelRequest, pending: Iterable[PromptPiece]) -> list
     sent = sum(block.chars for message in request.logged.new_messages for block in message.blocks)
     kept = sent - sum(piece.chars for piece in pending)
     return [PromptPiece("other", "kept messages", request.address, kept)] if kept > 0 else []
+
+
+def split_start(tokens: int, pieces: Sequence[PromptPiece]) -> None:
+    """Give `tokens` to the pieces by their characters: of tools and system, only these are known."""
+    for piece in pieces:
+        piece.text_weight = None
+    split_tokens(tokens, pieces)
 
 
 def split_tokens(tokens: int, pieces: Sequence[PromptPiece]) -> None:
