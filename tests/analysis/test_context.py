@@ -25,8 +25,8 @@ from support.pages import running
 from support.real_agent import new_session
 from support.recordings import CASES
 from support.recordings import archive as recorded_archive
-from support.scripted_apis import COUNTING_APIS
-from support.scripted_apis.counts import count_blocks, count_text
+from support.scripted_apis import counting_apis
+from support.scripted_apis.counts import count_blocks, count_text, count_words
 from support.transcripts import MODEL, SESSION, archive, assistant, user, write
 
 SEEDS = range(50)
@@ -113,16 +113,18 @@ def check_blocks(blocks):
             assert is_near(block.tokens, counted), block
 
 
-def test_generated_sessions_agree_with_the_counts_of_the_model(tmp_path):
+@pytest.mark.parametrize("count", [count_text, count_words])
+def test_generated_sessions_agree_with_the_counts_of_the_model(count, tmp_path):
     exact = total = kinds = 0
     for seed in SEEDS:
-        threads = make_session(tmp_path / str(seed), seed)
+        threads = make_session(tmp_path / str(seed), seed, count)
         counted = [request for thread in threads.values() for request in thread.requests]
 
         context = measure(tmp_path / str(seed))
 
         sums = check_requests(context, counted)
-        check_blocks(context.blocks)
+        if count is count_text:
+            check_blocks(context.blocks)
         exact, total = exact + sums[0], total + sums[1]
         kinds += len(context.starts) > 1
     assert exact / total >= LEAST_EXACT
@@ -157,7 +159,7 @@ def test_real_client_agrees_with_the_counts_of_the_model(bench):
         {"when": {"prompt": "go on"}, "replies": [run_commands("seq 50"), {"text": "Done."}]},
     ]
     scenario = {"rules": [*rules, {"replies": [{"text": "Noted."}]}]}
-    session, bench = new_session(), replace(bench, apis=COUNTING_APIS)
+    session, bench = new_session(), replace(bench, apis=counting_apis())
 
     runs = [
         bench.run(scenario, "Please look at the log.", "--session-id", session),
@@ -175,16 +177,36 @@ def test_real_client_agrees_with_the_counts_of_the_model(bench):
         check_shares(start, served[[one.address for one in context.requests].index(start.address)])
 
 
+@pytest.mark.parametrize("count", [count_text, count_words])
+def test_shares_of_a_response_follow_the_rule_of_the_model(count, bench):
+    thoughts = "I should look at the failing test first and then find out why. "
+    dense = [f"echo {'packages/shop/' * 9}{at} && echo {'x' * 80}" for at in range(4)]
+    work = [run_commands(f"seq {at}9", command) for at, command in enumerate(dense)]
+    for at, reply in enumerate(work):
+        reply["blocks"].insert(0, {"thinking": thoughts * (at + 1)})
+    work += [run_commands("ls -la"), {"text": "All of it was looked at, and it is done."}]
+    bench = replace(bench, apis=counting_apis(count))
+
+    ran = bench.run({"rules": [{"replies": work}]}, "Please look at the log.")
+
+    served = [to_counted(one, count) for one in ran.requests if one.usage]
+    opened = Archive({"claude-code": (str(bench.config),)})
+    context = analyze_session(opened, next(iter(opened.recordings))).context
+    exact, total = check_requests(context, served)
+    assert exact / total >= LEAST_EXACT
+    assert {part.exact for part in context.requests[-1].parts if part.kind == "thinking"} == {False}
+
+
 def run_commands(*commands):
     given = ({"command": command, "description": "Run"} for command in commands)
     return {"blocks": [{"tool": "Bash", "input": arguments} for arguments in given]}
 
 
-def to_counted(served):
+def to_counted(served, count=count_text):
     contents = (message["content"] for message in served.body["messages"])
     blocks = (block for content in contents if isinstance(content, list) for block in content)
     names = {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
-    return CountedRequest(served.body, count_blocks(served.body), names)
+    return CountedRequest(served.body, count_blocks(served.body, count), names)
 
 
 def check_shares(start, served):

@@ -20,7 +20,12 @@ def play_steps(steps):
                 words = [word for word in step[1:] if word not in {"fails", "denied"}]
                 tools[step[0]](scene, *words, **outcome)
             elif step[0] == "call":
-                scene.call(*step[1:3], *step[3:4] or ("done",), fails="fails" in step)
+                scene.call(
+                    *step[1:3],
+                    *step[3:4] or ("done",),
+                    fails="fails" in step,
+                    denied="denied" in step,
+                )
             else:
                 getattr(scene, step[0])(*step[1:])
 
@@ -40,6 +45,7 @@ def write_call(content):
 
 
 FAILED_TEST = "FAILED tests/test_a.py::test_x - assert 3 == 4\n1 failed, 3 passed in 0.{}s"
+GO_FAILED = "--- FAIL: TestSum (0.00s)\n    sum_test.go:9: got {}, want 9\nFAIL\tshop\t0.1s"
 NO_TEXT = "<tool_use_error>String to replace not found in file.</tool_use_error>"
 DONE = ("say", "Finished.")
 TRY = ("run", "python3 shop.py", "12")
@@ -120,6 +126,10 @@ FOUND = {
         "untested-change",
         ["Build it", *[("edit", "a", "b", f"/x/{name}.py") for name in "abc"], DONE],
     ),
+    "page asked for again": (
+        "denied-retry",
+        ["Go", *[("call", "WebFetch", {"url": "http://a.org", "prompt": text}, "no", "denied") for text in "ab"], DONE],
+    ),
     "stash without pop": ("discarded-work", ["Go", ("edit", "a", "b"), TRY, ("run", "git stash"), DONE]),
     "hard reset": ("discarded-work", ["Go", ("edit", "a", "b"), TRY, ("run", "git reset --hard"), DONE]),
     "new file cleaned away": (
@@ -191,6 +201,17 @@ CLEAN = {
         DONE,
     ],
     "stash and pop": ["Go", ("edit", "a", "b"), ("run", "git stash"), TRY, ("run", "git stash pop"), TRY, DONE],
+    "stash and pop at once": ["Go", ("edit", "a", "b"), ("run", "git stash && make && git stash pop"), TRY, DONE],
+    "another value in each test run": [
+        "Go",
+        *[("run", "go test ./...", GO_FAILED.format(value), "fails") for value in range(4)],
+        DONE,
+    ],
+    "another warning each time": [
+        "Go",
+        *[("run", "ruff check .", f"{name}.py:1:1: F401\nFound 1 error.", "fails") for name in "abc"],
+        DONE,
+    ],
     "clean that leaves the new file": [
         "Go", write_call("a\n"), TRY, ("run", "git clean -fd", "Removing build/"), DONE,
     ],
@@ -231,7 +252,7 @@ def test_ordinary_work_has_no_findings(tmp_path, name):
     ["No, the other one", "No, change the footer", "That's wrong", "I meant the footer", "Wrong file!",
      "Stop. Go back.", "undo", "That broke the page",
      "Please roll that back, it was right", "Please revert your changes",
-     "Hmm, no that isn't right", "not what I asked for"],
+     "Hmm, no that isn't right", "not what I asked for", "This is Spanish. I wanted French!"],
 )  # fmt: skip
 def test_prompt_that_rejects_is_recognized(prompt):
     assert is_rejection(prompt)
@@ -240,7 +261,8 @@ def test_prompt_that_rejects_is_recognized(prompt):
 @pytest.mark.parametrize(
     "prompt",
     ["No problem. Now the footer", "Stop the dev server", "Nothing else, thanks", "No, thanks", "Not bad! Add a footer",
-     "No need to test. Commit it", "Undo support would be nice", "Now revert commit 1a2b3c4", "Notice the padding?"],
+     "No need to test. Commit it", "Undo support would be nice", "Now revert commit 1a2b3c4", "Notice the padding?",
+     "I wanted to ask for a footer too", "This is fine, not urgent: add a footer"],
 )  # fmt: skip
 def test_prompt_that_goes_on_is_no_rejection(prompt):
     assert not is_rejection(prompt)

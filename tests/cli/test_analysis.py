@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from support import labs
 from support.cli_runs import within
+from support.real_agent import agent_program
 from support.transcripts import SESSION, assistant, user, write
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "cache-causes"
@@ -120,3 +122,25 @@ def test_doctor_says_where_causes_can_be_known(config_dir):
     ran = within(config_dir, "doctor")
 
     assert "causes of cache misses are known for 3 of 3 sessions (100 %)" in ran.out
+
+
+def test_a_session_of_a_run_has_causes_from_its_captured_requests(tmp_path, monkeypatch):
+    counts = [(0, 20_000), (20_000, 500), (0, 20_600), (20_600, 300)]
+    answers = [{"blocks": [labs.bash(f"echo {at}")]} for at in range(3)] + [{"text": "Done."}]
+    for answer, (read, write_count) in zip(answers, counts, strict=True):
+        answer["usage"] = {"input": 10, "cache_read": read, "cache_write": write_count}
+    old = labs.environment(tmp_path, FLIGHTLOG_CLAUDE=str(agent_program("2.1.100")))
+    labs.run(tmp_path, labs.config(tmp_path, {"rules": [{"replies": answers}]}, "go"), env=old)
+    monkeypatch.chdir(tmp_path)
+
+    missed = json.loads(within(tmp_path, "cache", "run/session_01", "--json").out)
+    context = json.loads(within(tmp_path, "context", "run#1", "--json").out)
+    doctor, none = (within(tmp_path, *words) for words in (["doctor"], ["cache", "run/session_02"]))
+
+    assert [request["verdict"] for request in missed["requests"]] == ["cold", "hit", "miss", "hit"]
+    assert missed["totals"]["causes"] == {"likely_server_side": 1}
+    assert {share["kind"] for share in context["requests"][0]["parts"][0]["shares"]} >= {
+        *("tools", "system", "prompt")
+    }
+    assert "known for 1 of 1 session (100 %)" in doctor.out
+    assert (none.code, "run has no session 2" in none.err) == (1, True)

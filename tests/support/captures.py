@@ -4,15 +4,23 @@ import itertools
 import json
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
+from flightlog.model.exchange import (
+    ApiRequest,
+    ApiResponse,
+    BodyRef,
+    RequestOrigin,
+    ResponseOutcome,
+)
 from flightlog.store.compression import zstd
-from flightlog.store.exchanges import ExchangeStore
+from flightlog.store.exchanges import EXCHANGES, ExchangeStore
+from support.recordings import config_dir
 from support.upstream import answering, call, parts
 
 TOKEN = "word-in-the-path"
@@ -92,3 +100,37 @@ def send_both_ways(answer, tmp_path, body=BODY, **settings):
     store = exchanges(tmp_path / "x")
     assert recorder.losses == []
     return direct, through, store, store.read_exchanges()[0]
+
+
+def capture_case(config: Path, case: str, change: Callable[[dict], None] | None = None) -> Path:
+    """Lay out a recorded case with its exchanges beside each transcript; return the directory.
+
+    `change` may change an exchange before it is stored: headers, request_id and body.
+    """
+    own = [json.loads(json.dumps(one)) for one in captured_requests()
+           if f"{one['version']}/{one['case']}" == case]  # fmt: skip
+    for sent in own if change else ():
+        change(sent)
+    for folder in {path.parent for path in config_dir(config, case).glob("projects/**/*.jsonl")}:
+        store = exchanges(folder / EXCHANGES)
+        for index, sent in enumerate(own, 1):
+            request = ApiRequest(
+                index, RequestOrigin.MAIN, "POST", "/v1/messages", sent["headers"], BodyRef("", 0)
+            )
+            store.record_request(request, json.dumps(sent["body"]).encode())
+            end = ResponseOutcome.COMPLETE
+            store.record_response(ApiResponse(index, 200, {}, sent["request_id"] or "", end), b"")
+    return config
+
+
+def count_anew(config, counts):
+    """Write other counts of the cache into the responses of a transcript."""
+    for path in config.glob("projects/**/*.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            message = record.get("message") or {}
+            if record["type"] == "assistant" and message.get("id") in counts:
+                read, write = counts[message["id"]]
+                message["usage"] |= {"input_tokens": 10, "cache_read_input_tokens": read}
+                message["usage"]["cache_creation_input_tokens"] = write
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -8,11 +8,12 @@ about each request is known block by block, and nothing of the measurement is us
 import hashlib
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from flightlog.agents.scripted.scenario import Reply, ScriptedBlock
-from support.scripted_apis.counts import BlockCount, count_blocks, count_reply
+from support.scripted_apis.counts import BlockCount, count_blocks, count_reply, count_text
 from support.transcripts import MODEL, SESSION, stamp, write
 
 TOOLS = ("Bash", "Read", "Grep", "mcp__github__search", "mcp__shop__list")
@@ -35,6 +36,7 @@ class CountedThread:
 
     dice: random.Random
     agent: str = ""
+    count: Callable[[str], int] = count_text
     records: list[dict] = field(default_factory=list)
     requests: list[CountedRequest] = field(default_factory=list)
     messages: list[dict] = field(default_factory=list)
@@ -62,10 +64,10 @@ class CountedThread:
     def answer(self, *content: dict) -> None:
         """Send the messages, and take `content` as the response."""
         body = {"system": SYSTEM, "tools": self.tools(), "messages": list(self.messages)}
-        blocks = count_blocks(body)
+        blocks = count_blocks(body, self.count)
         self.requests.append(CountedRequest(body, blocks, self.tool_names))
         scripted = tuple(ScriptedBlock(**_script(block)) for block in content)
-        counts = count_reply(Reply(blocks=scripted), blocks).usage
+        counts = count_reply(Reply(blocks=scripted), blocks, self.count).usage
         self._log_request(body)
         name = f"msg_{self.agent}{len(self.requests)}"
         usage = {
@@ -130,10 +132,12 @@ class CountedThread:
         )
 
 
-def make_session(config: Path, seed: int) -> dict[str, CountedThread]:
+def make_session(
+    config: Path, seed: int, count: Callable[[str], int] = count_text
+) -> dict[str, CountedThread]:
     """Write the session of `seed` and return its threads; the main one is ""."""
     dice = random.Random(seed)
-    main = CountedThread(dice)
+    main = CountedThread(dice, count=count)
     threads = {"": main}
     for turn in range(dice.randint(2, 5)):
         if turn and dice.random() < 0.25:
@@ -177,10 +181,14 @@ def _work(thread: CountedThread, steps: int) -> None:
         if dice.random() < 0.1:
             blocks.insert(0, {"type": "thinking", "thinking": _text(dice, 600), "signature": "s"})
         for name, tool in calls.items():
-            arguments = {"command": _text(dice, 60)}
+            word = "packages/shop/tests/" if dice.random() < 0.5 else ""
+            arguments = {"command": word * 3 + _text(dice, 60)}
             blocks.append({"type": "tool_use", "id": name, "name": tool, "input": arguments})
         thread.answer(*blocks)
-        thread.give_results({name: _text(dice, _result_chars(dice)) for name in calls})
+        results = {name: _text(dice, _result_chars(dice)) for name in calls}
+        for name in (name for name in results if dice.random() < 0.3):
+            results[name] = results[name].replace(" ", "_", len(results[name]) // 10)
+        thread.give_results(results)
         if dice.random() < 0.06:
             thread.remind("todo_reminder", _text(dice, 200))
 
@@ -189,7 +197,7 @@ def _start_subagent(main: CountedThread, name: str) -> CountedThread:
     call, prompt = f"toolu_agent{name}", _text(main.dice, 400)
     main.tool_names[call] = "Agent"
     main.answer({"type": "tool_use", "id": call, "name": "Agent", "input": {"prompt": prompt}})
-    agent = CountedThread(main.dice, name)
+    agent = CountedThread(main.dice, name, main.count)
     agent.prompt(prompt)
     _work(agent, main.dice.randint(1, 5))
     agent.answer({"type": "text", "text": "Done."})

@@ -3,8 +3,9 @@
 Requests are append-only inside a thread, so the growth of the prompt from one request to the next
 is exactly what was appended: the response in between, whose tokens were counted as output, and its
 tool results or the next prompt. A piece is exact if it is alone in such a difference; several share
-it by their characters. The first request of a window (of a thread, after a compaction) can be split
-by nothing but characters, so it is one exact part, `start`, with estimated shares.
+it by their characters, or by their words if those explain the counts of the session's responses
+better (`fit_measure`). The first request of a window (of a thread, after a compaction) has nothing
+to be compared with, so it is one exact part, `start`, with estimated shares.
 """
 
 from bisect import bisect_right
@@ -18,22 +19,27 @@ from msgspec.structs import replace
 
 from flightlog.analysis.context_parts import (
     CHARS_PER_TOKEN,
+    FRAME_CHARS,
     ContextBlock,
     ContextPart,
     PromptPiece,
     RequestContext,
     SessionContext,
+    TextMeasure,
     WindowStart,
+    fit_measure,
     kept_messages,
     reply_pieces,
     shape_pieces,
+    split_start,
     split_tokens,
 )
 from flightlog.analysis.requests import ModelRequest, RequestStart
 from flightlog.model.addresses import Address
-from flightlog.model.entries import Block, Text, count_chars
+from flightlog.model.entries import Block, Text
 from flightlog.model.session import ContextItem, NoteKind, Session, Step, ThreadContext, Turn
 from flightlog.usage.prices import token_rates
+from flightlog.views.session.timeline import all_steps
 from flightlog.views.session.turns import REPEATED
 
 # More tokens than that in one difference are not those of the recorded text, in any language.
@@ -63,6 +69,7 @@ def measure_context(
     """
     found = {request.address: request for request in requests}
     threads = [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
+    measure = fit_measure(all_steps(session))
     starts: list[WindowStart] = []
     measured: list[RequestContext] = []
     blocks: list[ContextBlock] = []
@@ -70,6 +77,7 @@ def measure_context(
         context = contexts.get(name, ThreadContext())
         context = replace(context, context=tuple(added.get(name, {}).values()))
         window = _ThreadWindow(Address(session.id, subagent=name), found, context, starts)
+        window.measure = measure
         for turn in turns:
             window.add_turn(turn)
         measured += window.requests
@@ -99,6 +107,7 @@ class _ThreadWindow:
         starts: list[WindowStart],
     ) -> None:
         self.requests: list[RequestContext] = []
+        self.measure = TextMeasure()
         self._thread, self._found, self._context, self._starts = thread, requests, context, starts
         items = (item for item in context.context if item.text)
         self._waiting = sorted(items, key=lambda item: item.at_ms or 0, reverse=True)
@@ -147,7 +156,7 @@ class _ThreadWindow:
 
     def _await_request(self, kind: str, name: str, address: str, content: Iterable[Block]) -> None:
         """Add a piece that the next request sends."""
-        self._state.pending.append(PromptPiece(kind, name, address, sum(map(count_chars, content))))
+        self._state.pending.append(self.measure.make_piece(kind, name, address, content))
 
     def _add_step(self, step: Step, address: str) -> None:
         while self._waiting and (self._waiting[-1].at_ms or 0) <= (step.at_ms or 0):
@@ -155,13 +164,14 @@ class _ThreadWindow:
             files = [
                 PromptPiece("memory", path, address, size) for path, size in item.memory.items()
             ]
+            text = (Text(item.text),)
             self._state.pending += files or [
-                PromptPiece("context", item.kind, address, len(item.text))
+                self.measure.make_piece("context", item.kind, address, text)
             ]
         request = self._found.get(address)
         if request is not None:
             self._measure_request(request)
-        reply = reply_pieces(step, address)
+        reply = reply_pieces(step, address, self.measure)
         self._had_thinking |= reply[0].kind == "thinking"
         if request is None or step.is_lower_bound or step.is_aborted:
             self._state.pending += reply
@@ -200,9 +210,9 @@ class _ThreadWindow:
         missing = {"system", "tools"} - {piece.kind for piece in shape}
         if missing:  # what was recorded has about its usual size, so they have the rest
             name = f"{' and '.join(sorted(missing))}, not recorded"
-            rest = prompt * CHARS_PER_TOKEN - sum(piece.weight for piece in pieces)
+            rest = prompt * CHARS_PER_TOKEN - sum(piece.chars + FRAME_CHARS for piece in pieces)
             pieces.append(PromptPiece("other", name, request.address, max(rest, 0)))
-        split_tokens(prompt, pieces)
+        split_start(prompt, pieces)
         state.pieces, state.fixed, state.doubtful = [], len(pieces), 0
         self._recount_window()
         self._push_pieces(pieces)
@@ -228,7 +238,7 @@ class _ThreadWindow:
             return self._start_window(request)
         self._settle_costs()
         self._add_blocks(piece for piece in first if piece.kind in {"tools", "system"})
-        split_tokens(request.usage.prompt_tokens - known, [*fresh, *rest])
+        split_start(request.usage.prompt_tokens - known, [*fresh, *rest])
         state.pieces = [*rest, *messages]
         self._recount_window()
         self._charge_reads(request)
@@ -256,7 +266,7 @@ class _ThreadWindow:
         reply, rest = self._state.reply, self._state.pending
         free = growth - sum(piece.tokens for piece in reply)
         if free > sum(_TOKENS_PER_CHAR_MAX * piece.chars + _SPARE_TOKENS for piece in rest):
-            unseen = CHARS_PER_TOKEN * free - sum(piece.weight for piece in rest)
+            unseen = CHARS_PER_TOKEN * free - round(sum(piece.weight for piece in rest))
             rest = [*rest, PromptPiece("other", "not recorded", request.address, unseen)]
         if free >= bool(rest):
             split_tokens(free, rest)
@@ -274,7 +284,7 @@ class _ThreadWindow:
             sent = [piece for piece in (*reply, *rest) if piece.kind != "thinking"]
             reply, rest = [], sent or [*reply, *rest]
             if growth < bool(rest):
-                size = sum(piece.weight for piece in rest) // CHARS_PER_TOKEN
+                size = round(sum(piece.weight for piece in rest)) // CHARS_PER_TOKEN
                 if self._ends[self._state.fixed - 1] + size > request.usage.prompt_tokens:
                     return self._start_window(request)
                 self._shrink_messages(size - growth)

@@ -1,18 +1,23 @@
 """The parts of a prompt as they are reported, and the recorded pieces that tokens are shared among."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 from msgspec import Struct
 
 from flightlog.analysis.requests import ModelRequest, RequestStart
-from flightlog.model.entries import Thinking, count_chars
+from flightlog.model.entries import Block, Text, Thinking, ToolUse, count_chars
 from flightlog.model.session import Step, ThreadContext
 
 CHARS_PER_TOKEN = 4  # a usual estimate for English text and code
-_FRAME_CHARS = 2  # a block costs a little more than its text; decides only for the shortest
+FRAME_CHARS = 2  # a block costs a little more than its text; decides only for the shortest
+# What tokens may be in proportion to besides characters: words, words and signs, pieces of words.
+_UNITS = tuple(map(re.compile, (r"\S+", r"\w+|[^\w\s]", r"\w{1,5}|[^\w\s]+")))
+_SAMPLES_MAX = 200  # responses that decide; more change nothing and take time
+_PLAIN_MIN = 3  # responses without thinking are enough: thinking may be recorded in short
 
 
 # The kinds from the bottom of a chart to its top, and what a person reads for each.
@@ -117,27 +122,88 @@ class PromptPiece(Struct, eq=False):
     chars: int
     tokens: int = 0
     exact: bool = False
+    text_weight: float | None = None
     in_exact_sum: bool = False
     cost: float = 0.0
     entered_count: int = 0
 
     @property
-    def weight(self) -> int:
+    def weight(self) -> float:
         """The share of a sum that it gets."""
-        return self.chars + _FRAME_CHARS
+        return (self.chars if self.text_weight is None else self.text_weight) + FRAME_CHARS
 
 
-def reply_pieces(step: Step, address: str) -> list[PromptPiece]:
+class TextMeasure(Struct, frozen=True):
+    """What the tokens of a session's texts are in proportion to; characters if there is no `unit`.
+
+    A unit is as much as `chars_per_unit` characters, so that texts and sizes can be compared.
+    """
+
+    unit: re.Pattern[str] | None = None
+    chars_per_unit: float = 1.0
+
+    def make_piece(
+        self, kind: str, name: str, address: str, content: Iterable[Block]
+    ) -> PromptPiece:
+        """Return a piece of a prompt with the size and the weight of its blocks."""
+        blocks = tuple(content)
+        piece = PromptPiece(kind, name, address, sum(map(count_chars, blocks)))
+        if self.unit is not None:
+            piece.text_weight = sum(map(self._weigh_block, blocks))
+        return piece
+
+    def weigh_text(self, text: str) -> float:
+        """Return the size of a text, in characters of an average one."""
+        return len(self.unit.findall(text)) * self.chars_per_unit if self.unit else len(text)
+
+    def _weigh_block(self, block: Block) -> float:
+        return self.weigh_text(_text_of(block)) or count_chars(block)
+
+
+def fit_measure(steps: Iterable[Step]) -> TextMeasure:
+    """Return the measure that the counted tokens of responses are most in proportion to."""
+    usable = (step for step in steps if step.output_tokens and not step.is_lower_bound)
+    replies = [(_reply_blocks(step), step.output_tokens) for step in islice(usable, _SAMPLES_MAX)]
+    seen = [reply for reply in replies if all(map(_text_of, reply[0]))]
+    plain = [reply for reply in seen if not any(isinstance(block, Thinking) for block in reply[0])]
+    chosen = plain if len(plain) >= _PLAIN_MIN else seen
+    samples = [("\n".join(map(_text_of, blocks)), tokens) for blocks, tokens in chosen]
+    chars = sum(len(text) for text, _ in samples) or 1
+    rate = sum(tokens for _, tokens in samples) / chars
+    measures = [TextMeasure()]
+    for unit in _UNITS:
+        count = sum(len(unit.findall(text)) for text, _ in samples)
+        measures.append(TextMeasure(unit, chars / (count or 1)))
+
+    def sum_errors(measure: TextMeasure) -> float:
+        return sum(abs(tokens - rate * measure.weigh_text(text)) for text, tokens in samples)
+
+    return min(measures, key=sum_errors)
+
+
+def _text_of(block: Block) -> str:
+    """Return the text of a block as it is counted; "" for an image, which has none."""
+    if isinstance(block, ToolUse):
+        return block.name + json.dumps(block.input)
+    return block.text if isinstance(block, Text | Thinking) else ""
+
+
+def _reply_blocks(step: Step) -> list[Block]:
+    return [*step.content, *(ToolUse(call.id, call.name, call.input) for call in step.tool_calls)]
+
+
+def reply_pieces(step: Step, address: str, measure: TextMeasure) -> list[PromptPiece]:
     """Return the thinking of a response, if any, and the rest of it with its tool calls."""
+    words = [block for block in _reply_blocks(step) if not isinstance(block, Thinking)]
+    response = measure.make_piece("response", "", address, words)
     thoughts = [block for block in step.content if isinstance(block, Thinking)]
-    words = [block for block in step.content if not isinstance(block, Thinking)]
-    calls = [len(call.name) + len(json.dumps(call.input)) for call in step.tool_calls]
-    chars = sum(map(count_chars, words)) + sum(calls)
-    # Thinking that was withheld is what the rest does not explain.
-    unseen = max(step.output_tokens * CHARS_PER_TOKEN - chars, 0)
-    thinking = sum(map(count_chars, thoughts)) or unseen
-    pieces = [PromptPiece("thinking", "", address, thinking)] if thoughts else []
-    return [*pieces, PromptPiece("response", "", address, chars)] if chars or not pieces else pieces
+    if not thoughts:
+        return [response]
+    thinking = measure.make_piece("thinking", "", address, thoughts)
+    if not thinking.chars:  # it was withheld, and is what the rest does not explain
+        thinking.chars = max(step.output_tokens * CHARS_PER_TOKEN - response.chars, 0)
+        thinking.text_weight = None
+    return [thinking, response] if response.chars else [thinking]
 
 
 def shape_pieces(request: ModelRequest, context: ThreadContext) -> list[PromptPiece]:
@@ -169,6 +235,13 @@ def kept_messages(request: ModelRequest, pending: Iterable[PromptPiece]) -> list
     sent = sum(block.chars for message in request.logged.new_messages for block in message.blocks)
     kept = sent - sum(piece.chars for piece in pending)
     return [PromptPiece("other", "kept messages", request.address, kept)] if kept > 0 else []
+
+
+def split_start(tokens: int, pieces: Sequence[PromptPiece]) -> None:
+    """Give `tokens` to the pieces by their characters: of tools and system, only these are known."""
+    for piece in pieces:
+        piece.text_weight = None
+    split_tokens(tokens, pieces)
 
 
 def split_tokens(tokens: int, pieces: Sequence[PromptPiece]) -> None:

@@ -2,15 +2,20 @@
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.request_log import read_captured_requests
+from flightlog.archive.archive import SessionFiles
 from flightlog.model.addresses import Address
 from flightlog.model.entries import PromptKind
 from flightlog.model.exchange import LoggedRequest
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.usage import Usage
+from flightlog.store.exchanges import EXCHANGES, exchanges_of
+from flightlog.views.session.timeline import iter_steps
 
 _COMMAND_CHARS = 60  # of a slash command, with its first words
 
@@ -44,6 +49,36 @@ class ModelRequest(Struct, frozen=True):
     begins: RequestStart = RequestStart.CONTINUES
     preceded_by: tuple[str, ...] = ()
     message_id: str = ""
+
+
+def read_sent_requests(session: Session, recording: SessionFiles) -> list[LoggedRequest]:
+    """Return the requests of a session as they were captured, and those that the client logged.
+
+    The exchanges of a session are beside its transcript, as those of a run are.
+    """
+    logged = list(recording.source.logged_requests(recording.files))
+    folder = Path(recording.main.path).parent if recording.main else Path()
+    if not (folder / EXCHANGES).is_dir():
+        return logged
+    replies = {
+        name: (at.subagent, step.message_id)
+        for at, step in iter_steps(session)
+        for name in (step.request_id, step.message_id)
+        if name and step.message_id
+    }
+    # Only the log tells where a new process begins, and what came before the first capture.
+    bases = {message: one.has_base for one in logged for message in one.message_ids}
+    captured = (
+        replace(one, has_base=bases.get(one.message_ids[0], True))
+        for one in read_captured_requests(exchanges_of(folder), replies)
+        if one.previous_messages or one.message_ids[0] not in bases
+    )
+    return [*captured, *logged]
+
+
+def has_sent_requests(session: Session, recording: SessionFiles) -> bool:
+    """Return whether any answered request of a session is known, and so the causes of its misses."""
+    return any(request.message_ids for request in read_sent_requests(session, recording))
 
 
 def list_requests(session: Session, logged: Iterable[LoggedRequest]) -> list[ModelRequest]:

@@ -16,7 +16,7 @@ from flightlog.analysis.context import AddedContext, measure_context
 from flightlog.analysis.context_parts import ContextBlock, SessionContext
 from flightlog.analysis.findings import Finding
 from flightlog.analysis.findings.rank import find_findings
-from flightlog.analysis.requests import list_requests
+from flightlog.analysis.requests import list_requests, read_sent_requests
 from flightlog.archive.archive import Archive, Progress, SessionFiles
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.entries import ContextInjected, Entry
@@ -151,7 +151,7 @@ def list_findings(analyses: Iterable[SessionAnalysis]) -> list[Finding]:
 def _analyze(archive: Archive, recording: SessionFiles) -> SessionAnalysis:
     added: AddedContext = {}
     session = _read_session(archive, recording, added)
-    requests = list_requests(session, recording.source.logged_requests(recording.files))
+    requests = list_requests(session, read_sent_requests(session, recording))
     has_request_log = any(request.logged for request in requests)
     # A logged request has its own system prompt and tools.
     given = {} if has_request_log else recording.source.thread_contexts(recording.files)

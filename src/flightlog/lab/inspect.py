@@ -2,7 +2,7 @@
 
 A place in a run is written as an address:
 
-    my-run            the run          my-run#2        session 2
+    my-run            the run          my-run#2        session 2, or my-run/session_02
     my-run#2.14       its turn 14      my-run#2r3.14   turn 14 of replicate 3
     my-run#2@LANE.1   turn 1 of a subagent
 
@@ -45,7 +45,8 @@ _NUMBERS = (
     "subagent_count",
 )
 _FORM = re.compile(
-    r"(?P<run>[^#]+)(?:#(?P<session>[1-9]\d{0,5})(?:r(?P<replicate>[1-9]\d{0,3}))?"
+    r"(?P<run>[^#]+?)(?:(?:#|/session_0*)(?P<session>[1-9]\d{0,5})"
+    r"(?:_?r0*(?P<replicate>[1-9]\d{0,3}))?"
     r"(?:@(?P<subagent>[A-Za-z0-9_-]{1,80}))?(?:\.(?P<turn>[1-9]\d{0,6}))?)?",
     re.ASCII,
 )

@@ -5,7 +5,7 @@ and `inspect` are made from this; it writes nothing.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,18 +14,18 @@ import msgspec
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
+from flightlog.agents.capture.rebuild import without_billing_header
 from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
 from flightlog.lab.file_changes import ChangeInterval, iter_intervals
 from flightlog.lab.replay.certificate import WorkTreeState, add_side_calls, trim_to_branch
-from flightlog.lab.replay.recorded_context import is_billing
 from flightlog.lab.run_session import (
     SIDE,
     ApiCall,
     calls_of,
-    exchanges_of,
     message_ids,
     steps_by_thread,
 )
@@ -33,7 +33,8 @@ from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import SOURCE, PlannedSession, RunStore
 from flightlog.model.errors import UNREADABLE, FlightlogError, NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, ThreadContext
-from flightlog.store.exchanges import ExchangeStore
+from flightlog.sources.protocol import FileListing
+from flightlog.store.exchanges import ExchangeStore, exchanges_of
 from flightlog.store.git.snapshots import WorkTreeSnapshots, open_trees
 from flightlog.store.git.worktree import SnapshotDirs
 from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
@@ -199,11 +200,21 @@ class RunSession:
         return self.run.state.start.agent if self.run.state.start else ""
 
 
+def read_run_sessions(run: RunStore, planned: Iterable[PlannedSession]) -> Archive:
+    """Return sessions of a run as an archive; one that has not run yet is left out."""
+    last = ((one.session_dir, run.state.last_attempt(one.session_dir)) for one in planned)
+    files = (
+        file
+        for name, attempt in last
+        if attempt is not None
+        for file in list_session_folder(run.path / name, attempt.session_id)
+    )
+    return Archive({}, files=FileListing(tuple(files)))
+
+
 def _sent_context(body: bytes) -> ThreadContext:
     request = msgspec.json.decode(body)
-    system = request.get("system") or ()
-    blocks = [{"text": system}] if isinstance(system, str) else system
-    texts = [str(block.get("text", "")) for block in blocks if not is_billing(block)]
+    texts = [str(block.get("text", "")) for block in without_billing_header(request.get("system"))]
     tools = tuple(tool for tool in request.get("tools") or () if "input_schema" in tool)
     return ThreadContext(tools, "\n".join(texts))
 

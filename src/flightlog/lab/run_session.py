@@ -4,7 +4,7 @@ Reads nothing else, so the answers stay the same when the run is moved.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.session import Session, Step
 from flightlog.store.exchanges import ExchangeStore
 
-EXCHANGES = ".exchanges"
 SIDE = "(side)"
 
 
@@ -32,10 +31,6 @@ class ApiCall(Struct, frozen=True):
     @property
     def index(self) -> int:
         return self.exchange.index
-
-
-def exchanges_of(folder: Path) -> ExchangeStore:
-    return ExchangeStore(folder / EXCHANGES, now=_never, new_id=_never)
 
 
 def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
@@ -98,6 +93,3 @@ def _message_id(exchanges: ExchangeStore, exchange: Exchange) -> str:
     except FlightlogError:
         return ""
     return str((message or {}).get("id") or "")
-
-
-_never: Callable[[], str] = lambda: ""  # noqa: E731 - never called: a reader writes nothing

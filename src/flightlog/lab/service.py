@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from flightlog.agents.sandbox import parent_death_prefix, probe_isolation
 from flightlog.agents.scripted.scenario import load_scenario
+from flightlog.analysis.requests import has_sent_requests
 from flightlog.lab import store
 from flightlog.lab.config import RunConfig, parse_run_config
+from flightlog.lab.run_reader import read_run_sessions
 from flightlog.lab.runner.agent_setup import resolve_upstream
 from flightlog.lab.runner.context import RunEnvironment, Tell
 from flightlog.lab.store import RunStore
-from flightlog.model.errors import FlightlogError, NotFound
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import is_loopback
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.trust import (
@@ -202,6 +204,20 @@ def runs_dir(runtime: Runtime) -> Path:
 def all_runs(runtime: Runtime) -> tuple[list[RunStore], list[str]]:
     """Open every run of the project; also return what is wrong with unreadable ones."""
     return open_readable_runs(runtime, runs_dir(runtime))
+
+
+def explain_runs(runtime: Runtime) -> list[bool]:
+    """Return for each session of the project's runs whether its requests are known."""
+    try:
+        runs = all_runs(runtime)[0]
+    except Invalid:  # the directory of the runs is a link out of the project
+        return []
+    archives = [read_run_sessions(run, run.planned_sessions()) for run in runs]
+    return [
+        has_sent_requests(session, archive.recordings[session.id])
+        for archive in archives
+        for session in archive.iter_sessions()
+    ]
 
 
 def find_run(runtime: Runtime, name: str) -> RunStore:

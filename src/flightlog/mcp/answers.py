@@ -18,7 +18,7 @@ from flightlog.agents import agent_label, source_of
 from flightlog.agents.claude_code.hooks import read_new_status
 from flightlog.agents.recordings import find_agent_dirs
 from flightlog.analysis.cache import TTL_MS, judge_requests, total_outcomes
-from flightlog.analysis.requests import list_requests
+from flightlog.analysis.requests import list_requests, read_sent_requests
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import open_archive
 from flightlog.archive.search import (
@@ -282,9 +282,8 @@ def _usage_of_this(scope: SessionScope, answer: ToolAnswer) -> str:
     digests = scope.read_digests([found.session])
     if digests:
         _say_tokens(answer, total_row(digests))
-    requests = list_requests(
-        session, scope.archive.find_recording(found.session).source.logged_requests(found.files)
-    )
+    recording = scope.archive.find_recording(found.session)
+    requests = list_requests(session, read_sent_requests(session, recording))
     main = [request for request in requests if not request.thread]
     if main:
         last, now_ms = main[-1], scope.runtime.clock.now_ms()

@@ -79,23 +79,18 @@ def recommend(
             by_kind[pattern.kind].append(pattern)
     digests = {digest.id: digest for digest in given.digests}
     candidates = [
-        *(
-            _describe_instruction(pattern, digests, given.clean)
-            for pattern in by_kind["instruction again"][:CANDIDATES_MAX]
-        ),
         *_recommend_permissions(by_kind, digests, given.clean),
-        *(
-            _describe_failure(pattern, digests, given.clean)
-            for pattern in by_kind["failure again"][:CANDIDATES_MAX]
-        ),
-        *(_describe_correction(pattern, digests, given.clean) for pattern in by_kind["correction"]),
         *_describe_spend(by_kind["cost"], digests, given.clean),
         *_describe_waste(given.waste, digests),
-        *(
-            _describe_prompt(pattern, digests, given.clean)
-            for pattern in by_kind["prompt comparison"]
-        ),
     ]
+    for kind, describe in (
+        ("instruction again", _describe_instruction),
+        ("failure again", _describe_failure),
+        ("correction", _describe_correction),
+        ("prompt comparison", _describe_prompt),
+    ):
+        chosen = by_kind[kind][:CANDIDATES_MAX]
+        candidates += [describe(pattern, digests, given.clean) for pattern in chosen]
     kept = [one for one in candidates if one.id not in given.excluded_ids]
     return choose_recommendations(kept)
 

@@ -19,9 +19,11 @@ from flightlog.agents.adoption import agent_files
 from flightlog.agents.claude_code.files import find_config_dirs, find_unread_files, has_sessions
 from flightlog.agents.claude_code.hooks import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.agents.recordings import find_agent_dirs, find_missing_dirs, reads_samples
+from flightlog.analysis.requests import has_sent_requests
 from flightlog.archive.archive import Archive, Progress, open_archive
 from flightlog.dataset.state import find_collecting_root
 from flightlog.lab.replay.restore import describe_unrestored, list_unrestored
+from flightlog.lab.service import explain_runs
 from flightlog.live.collector import FOLDER
 from flightlog.live.state_file import runtime_state
 from flightlog.model.errors import Conflict, Damage, Unreadable
@@ -344,7 +346,8 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
 def _check_recordings(
     runtime: Runtime, archive: Archive, progress: Progress | None
 ) -> Iterator[CheckResult]:
-    sessions = records = logged = 0
+    sessions = records = 0
+    logged = explain_runs(runtime)
     unknown: dict[str, int] = {}
     late = ""
     damage = list(archive.damage)
@@ -352,8 +355,7 @@ def _check_recordings(
         sessions = done + 1
         recording = archive.recordings[session.id]
         records += sum(1 for file in recording.files for _ in raw_lines(file.path, 0))
-        requests = recording.source.logged_requests(recording.files)
-        logged += any(request.message_ids for request in requests)
+        logged.append(has_sent_requests(session, recording))
         damage += session.damage
         label = "" if session.agent == DEFAULT_AGENT else f"{agent_label(session.agent)} "
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
@@ -362,9 +364,12 @@ def _check_recordings(
             late = session.id
     text = f"{pluralize(sessions, 'session')}, {pluralize(records, 'record')} read"
     yield CheckResult(CheckLevel.OK, "recordings", text)
-    if sessions:
-        share = f"{logged:,} of {pluralize(sessions, 'session')} ({100 * logged / sessions:.0f} %)"
-        text = f"causes of cache misses are known for {share}: their client logs its requests"
+    if logged:
+        share = f"{sum(logged):,} of {pluralize(len(logged), 'session')}"
+        share += f" ({100 * sum(logged) / len(logged):.0f} %)"
+        text = (
+            f"causes of cache misses are known for {share}: their requests are logged or captured"
+        )
         yield CheckResult(CheckLevel.OK, "cache", text)
     for kind, count in sorted(unknown.items()):
         text = f"{pluralize(count, 'record')} of unknown format: {kind}"

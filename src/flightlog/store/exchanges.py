@@ -22,10 +22,16 @@ from flightlog.store.blobs import NOTHING, BodyStore, StoredBody, expand_chunks
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, write_all
 from flightlog.store.journal import Journal, JournalRecord
 
+EXCHANGES = ".exchanges"  # the folder of exchanges, beside the transcript of their session
 CHAIN_MAX = 64  # bodies that build on each other; a lost record makes at most so many unreadable
 RESOLVED_MAX = 16  # chunk lists in memory, enough to read a session's bodies in order
 # Built while only one thread imports: msgspec crashes if two threads use a new type at once.
 msgspec.json.Decoder(ApiRequest | ApiResponse)
+
+
+def exchanges_of(folder: Path) -> "ExchangeStore":
+    """Open the exchanges of the session in `folder` for reading; there need not be any."""
+    return ExchangeStore(folder / EXCHANGES, now=str, new_id=str)
 
 
 class ExchangeStore:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -57,6 +57,19 @@ def last_reply_index(roles: Sequence[object], replying: str) -> int:
     return len(roles) - 1 - list(reversed(roles)).index(replying) if replying in roles else -1
 
 
+def count_text(text: str) -> int:
+    """Return the tokens of a text by the fixed rule of a model that counts blocks."""
+    return math.ceil(len(text) / wire.CHARS_PER_TOKEN)
+
+
+def count_words(text: str) -> int:
+    """Return the words of a text: another rule, which no reader may take for characters."""
+    return len(text.split())
+
+
+TextCounter = Callable[[str], int]
+
+
 class BlockCount(NamedTuple):
     """The tokens of one block of a request; `name` is a tool's name or the id of a tool call.
 
@@ -70,30 +83,35 @@ class BlockCount(NamedTuple):
     tokens: int
 
 
-def count_blocks(body: Mapping[str, Any]) -> tuple[BlockCount, ...]:
+def count_blocks(
+    body: Mapping[str, Any], count: TextCounter = count_text
+) -> tuple[BlockCount, ...]:
     """Count every block of a request by its own text alone; a deferred tool is no part of it."""
-    system = [_count_block(-1, "system", block) for block in _list_blocks(body.get("system"))]
+    shared = _list_blocks(body.get("system"))
+    system = [_count_block(-1, "system", block, count) for block in shared]
     tools = [
-        BlockCount(-1, "tools", "tool", str(tool.get("name")), count_text(_dump(tool)))
+        BlockCount(-1, "tools", "tool", str(tool.get("name")), count(_dump(tool)))
         for tool in wire.list_objects(body.get("tools"))
         if not tool.get("defer_loading")
     ]
     messages = enumerate(wire.list_objects(body.get("messages")))
     blocks = [
-        _count_block(at, str(message.get("role")), block)
+        _count_block(at, str(message.get("role")), block, count)
         for at, message in messages
         for block in _list_blocks(message.get("content"))
     ]
     return (*tools, *system, *blocks)
 
 
-def count_reply(reply: Reply, blocks: Sequence[BlockCount]) -> Reply:
+def count_reply(
+    reply: Reply, blocks: Sequence[BlockCount], count: TextCounter = count_text
+) -> Reply:
     """Return the reply with counts by block; all up to the last reply is read from the cache."""
     last = max((block.message for block in blocks if block.role == "assistant"), default=-2)
     before = sum(block.tokens for block in blocks if block.message <= last)
     rest = sum(block.tokens for block in blocks if block.message > last)
     content = [messages_api.build_block(block, "") for block in reply.content]
-    output = sum(_count_block(0, "assistant", block).tokens for block in content)
+    output = sum(_count_block(0, "assistant", block, count).tokens for block in content)
     usage = {"input": 0, "cache_read": before, "cache_write": rest, "output": output}
     return msgspec.structs.replace(reply, usage=usage | reply.usage)
 
@@ -103,25 +121,23 @@ def _list_blocks(content: object) -> list[dict[str, Any]]:
     return text or wire.list_objects(content)
 
 
-def _count_block(message: int, role: str, block: Mapping[str, Any]) -> BlockCount:
+def _count_block(
+    message: int, role: str, block: Mapping[str, Any], count: TextCounter
+) -> BlockCount:
     kind, name = str(block.get("type")), str(block.get("tool_use_id") or block.get("id") or "")
     match kind:
         case "tool_use":
             text = f"{block.get('name')}{_dump(block.get('input'))}"
         case "tool_result":
-            parts = [_count_block(0, "", part) for part in _list_blocks(block.get("content"))]
+            inner = _list_blocks(block.get("content"))
+            parts = [_count_block(0, "", part, count) for part in inner]
             return BlockCount(message, role, kind, name, sum(part.tokens for part in parts))
         case "image":
             text = " " * IMAGE_CHARS
         case _:
             text = str(block.get(kind) or block.get("data") or "")
-    return BlockCount(message, role, kind, name, count_text(text))
+    return BlockCount(message, role, kind, name, count(text))
 
 
 def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
-
-
-def count_text(text: str) -> int:
-    """Return the tokens of a text by the fixed rule of a scenario that counts blocks."""
-    return math.ceil(len(text) / wire.CHARS_PER_TOKEN)

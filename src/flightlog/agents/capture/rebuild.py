@@ -14,10 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.sources.foreign_json import int_field
+from flightlog.sources.foreign_json import int_field, objects_field
 
 Json = dict[str, Any]
 _TEXT = "text"
+_BILLING = "x-anthropic-billing-header"
 
 
 class RebuildFidelity(enum.Enum):
@@ -63,9 +64,9 @@ def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     fields = {
         key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
     }
-    fields["system"] = _without_billing_header(body.get("system"))
-    fields["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
-    return _hash_json({**fields, "betas": list(betas)})
+    fields["system"] = without_billing_header(body.get("system"))
+    fields["messages"] = [with_block_content(message) for message in body.get("messages") or []]
+    return hash_json({**fields, "betas": list(betas)})
 
 
 class _TranscriptLog:
@@ -115,7 +116,7 @@ class _TranscriptLog:
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
-        elif _hash_json(_without_cache_control(shape)) != record.get("shapeHash"):
+        elif hash_json(take_cache_marks(shape, [])) != record.get("shapeHash"):
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
@@ -173,7 +174,7 @@ class _TranscriptLog:
 
 def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
     """Return a copy of `body` with cache marks at the paths that the log names."""
-    body = json.loads(json.dumps(_without_cache_control(body)))
+    body = json.loads(json.dumps(take_cache_marks(body, [])))
     for mark in marks:
         node: Any = body
         for step in mark.get("path") or []:
@@ -182,7 +183,7 @@ def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
                 and step == "content"
                 and isinstance(node.get("content"), str)
             ):
-                node["content"] = _with_block_content(node)["content"]
+                node["content"] = with_block_content(node)["content"]
             node = node[step] if _contains_step(node, step) else None
         if isinstance(node, dict):
             node["cache_control"] = mark.get("value")
@@ -196,10 +197,10 @@ def _contains_step(node: Any, step: Any) -> bool:
 
 
 def _message_hash(message: Json) -> str:
-    return _hash_json(_without_cache_control(_with_block_content(message)))
+    return hash_json(take_cache_marks(with_block_content(message), []))
 
 
-def _with_block_content(message: Json) -> Json:
+def with_block_content(message: Json) -> Json:
     """Return the message with its content as a list of blocks, as the client hashes it."""
     content = message.get("content")
     if isinstance(content, str):
@@ -207,25 +208,22 @@ def _with_block_content(message: Json) -> Json:
     return message
 
 
-def _without_billing_header(system: Any) -> Any:
-    blocks = system if isinstance(system, list) else []
-    return [
-        block
-        for block in blocks
-        if not str(block.get(_TEXT, "")).startswith("x-anthropic-billing-header")
-    ]
+def without_billing_header(system: Any) -> list[Json]:
+    """Return the blocks of a system prompt without the one that differs in every request."""
+    blocks = objects_field(with_block_content({"content": system}), "content")
+    return [block for block in blocks if not str(block.get(_TEXT, "")).startswith(_BILLING)]
 
 
-def _without_cache_control(value: Any) -> Any:
+def take_cache_marks(value: Any, marks: list[Any]) -> Any:
+    """Return a copy of `value` without cache marks; add them to `marks`."""
     if isinstance(value, dict):
-        return {
-            key: _without_cache_control(item)
-            for key, item in value.items()
-            if key != "cache_control"
-        }
-    return [_without_cache_control(item) for item in value] if isinstance(value, list) else value
+        marks += [value["cache_control"]] if "cache_control" in value else []
+        rest = (item for item in value.items() if item[0] != "cache_control")
+        return {key: take_cache_marks(item, marks) for key, item in rest}
+    return [take_cache_marks(item, marks) for item in value] if isinstance(value, list) else value
 
 
-def _hash_json(value: Any) -> str:
+def hash_json(value: Any) -> str:
+    """Return the hash that the client names messages, system prompts and tools by."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

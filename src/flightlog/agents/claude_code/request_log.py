@@ -1,14 +1,14 @@
-"""The log of the requests that the client sent, in transcripts since 2.1.300.
+"""The requests that the client sent: its log in transcripts since 2.1.300, and captured ones.
 
 A request refers to an earlier one for the messages it repeats (`base`, `keep`, `tail`), to its
 system prompt and tools by a hash (`api-request-shape`), and to new messages by hashes. Only
-messages that the conversation's records do not hold are written out (`api-request-blob`).
+messages that the conversation's records do not hold are written out (`api-request-blob`). A
+captured request is whole, and is brought into the same form.
 """
 
-import hashlib
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, takewhile
 from typing import Any
@@ -17,10 +17,18 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from flightlog.agents.capture.rebuild import (
+    hash_json,
+    take_cache_marks,
+    with_block_content,
+    without_billing_header,
+)
 from flightlog.agents.claude_code.decode import decode_record
+from flightlog.agents.dialects.anthropic_messages import decode_response
 from flightlog.model.entries import ContextInjected
-from flightlog.model.errors import UNREADABLE
+from flightlog.model.errors import UNREADABLE, FlightlogError
 from flightlog.model.exchange import (
+    Exchange,
     LoggedBlock,
     LoggedMessage,
     LoggedRequest,
@@ -35,6 +43,7 @@ from flightlog.sources.foreign_json import (
     parse_timestamp_ms,
     text_field,
 )
+from flightlog.store.exchanges import ExchangeStore
 from flightlog.store.recordings.reader import raw_lines
 
 _REQUESTS = (b'"requestRef"', b'"api-request')
@@ -64,6 +73,18 @@ class _LogLine(Struct, gc=False):
     message: Raw = Raw(b"{}")
 
 
+class _SentBody(Struct, gc=False):
+    """The body of a captured request; its parameters are those that the client logs too."""
+
+    model: str = ""
+    thinking: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    system: Any = ()
+    tools: Any = ()
+    messages: list[Raw] = []
+
+
+_decode_body = msgspec.json.Decoder(_SentBody).decode
 _decode_line = msgspec.json.Decoder(_LogLine).decode
 _decode_message = msgspec.json.Decoder(_LogMessage).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -78,6 +99,26 @@ def read_logged_requests(files: Sequence[SessionFile]) -> Iterator[LoggedRequest
     yield from log.resolve_requests()
 
 
+def read_captured_requests(
+    exchanges: ExchangeStore, replies: Mapping[str, tuple[str, str]]
+) -> Iterator[LoggedRequest]:
+    """Yield the captured requests of one session, thread by thread, by time.
+
+    `replies` has the thread and the message of each response in the transcript, by the ids of the
+    request and of the message. Other calls (titles, retries) are left out, and damaged bodies.
+    """
+    log = RequestLog()
+    for exchange in exchanges.read_exchanges() if replies else ():
+        with suppress(FlightlogError, *UNREADABLE):
+            sent = exchange.response.request_id if exchange.response else ""
+            if sent not in replies:
+                message = decode_response(exchanges.response_body(exchange)).message
+                sent = str((message or {}).get("id"))
+            if sent in replies:
+                log.add_exchange(exchange, exchanges.sent_body(exchange), *replies[sent])
+    yield from log.resolve_requests()
+
+
 class RequestLog:
     """The logged requests of one session, and what they refer to."""
 
@@ -87,12 +128,47 @@ class RequestLog:
         self._lines: dict[str, tuple[str, _LogLine]] = {}
         self.replies: dict[str, dict[str, str]] = defaultdict(dict)  # message: request, by thread
         self._answers: dict[str, dict[str, None]] = defaultdict(dict)
+        self._captured: dict[bytes, tuple[str, list[Any]]] = {}  # hash and marks of a message
+        self._last: dict[str, tuple[str, list[str]]] = {}  # captured request and hashes, by thread
 
     def add_line(self, data: bytes, subagent: str) -> None:
         """Add a line of a transcript; a damaged one, or one without a request, adds nothing."""
         if any(needle in data for needle in _REQUESTS):
             with suppress(*UNREADABLE):
                 self._add(_decode_line(data), subagent)
+
+    def add_exchange(self, exchange: Exchange, data: bytes, thread: str, message: str) -> None:
+        """Add a captured request of a thread, and the message that answered it."""
+        body = _decode_body(data)
+        marks: list[Any] = []
+        shape = {"system": without_billing_header(body.system), "tools": body.tools}
+        shape = take_cache_marks(shape, marks)
+        name, request = hash_json(shape), f"exchange {exchange.index}"
+        self._shapes.setdefault(name, shape)
+        hashes = [self._add_message(bytes(raw), marks) for raw in body.messages]
+        base, before = self._last.get(thread, ("", []))
+        keep = _count_equal(before, hashes)
+        betas = exchange.request.headers.get("anthropic-beta", "").replace(" ", "").split(",")
+        params = {"model": body.model, "thinking": body.thinking or {}}
+        params |= {"output_config": body.output_config or {}, "betas": list(filter(None, betas))}
+        line = _LogLine("api-request", request, shapeHash=name, timestamp=exchange.timestamp)
+        line.base, line.keep, line.tail, line.params = base, keep, hashes[keep:], params
+        line.cacheControl = [{"value": mark} for mark in marks]
+        self._lines[request] = (thread, line)
+        self._answers[request][message] = None
+        self._last[thread] = (request, hashes)
+
+    def _add_message(self, raw: bytes, marks: list[Any]) -> str:
+        """Return the hash of a captured message; add its cache marks to `marks`."""
+        if raw not in self._captured:
+            own: list[Any] = []
+            message = take_cache_marks(with_block_content(_decode_object(raw)), own)
+            name = hash_json(message)
+            self._captured[raw] = (name, own)
+            self._messages.setdefault(name, _read_message(name, message))
+        name, own = self._captured[raw]
+        marks += own
+        return name
 
     def resolve_requests(self) -> Iterator[LoggedRequest]:
         """Yield the requests of each thread by time, and first those of copied replies."""
@@ -132,7 +208,7 @@ class RequestLog:
             case "api-request-shape" if line.shapeHash and line.shapeHash not in self._shapes:
                 self._shapes[line.shapeHash] = _decode_object(line.shape)
             case "api-request-blob" if line.hash not in self._messages:
-                self._messages[line.hash] = _read_message(line.hash, line.message)
+                self._messages[line.hash] = _read_message(line.hash, _decode_object(line.message))
             case "assistant" if line.requestRef:
                 message = _decode_message(line.message).id
                 self.replies[thread][message] = line.requestRef
@@ -211,21 +287,17 @@ def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
 def _read_shape(name: str, shape: dict[str, Any]) -> RequestShape:
     tools = {}
     for tool in objects_field(shape, "tools"):
-        definition = msgspec.json.encode(
-            {key: value for key, value in tool.items() if key != "defer_loading"}, order="sorted"
-        )
-        digest = hashlib.blake2b(definition, digest_size=8).hexdigest()
+        definition = {key: value for key, value in tool.items() if key != "defer_loading"}
         tools[text_field(tool, "name")] = ToolShape(
-            digest, len(definition), tool.get("defer_loading") is True
+            hash_json(definition),
+            len(msgspec.json.encode(definition)),
+            tool.get("defer_loading") is True,
         )
     return RequestShape(name, _system_texts(shape), tools)
 
 
-def _read_message(name: str, raw: Raw) -> LoggedMessage:
-    message = _decode_object(raw)
-    content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else []
-    blocks = blocks or objects_field(message, "content")
+def _read_message(name: str, message: dict[str, Any]) -> LoggedMessage:
+    blocks = objects_field(with_block_content(message), "content")
     return LoggedMessage(name, text_field(message, "role"), tuple(map(_read_block, blocks)))
 
 

@@ -136,7 +136,7 @@ def find_discarded_work(thread: ActionThread) -> Iterator[FindingDraft]:
         lost: list[ToolAction] = []
         if _TAKE_BACK_COMMIT.search(action.command):
             lost, committed = committed, []
-        is_stash_back = bool(pops) and index < pops[-1]
+        is_stash_back = bool(pops) and index <= pops[-1]
         if discards := _list_discards(action, is_stash_back=is_stash_back):
             kept = [edit for edit in pending if not _throws_away(discards, edit)]
             lost += [edit for edit in pending if _throws_away(discards, edit)]

@@ -33,9 +33,10 @@ _TESTS_FAILED = re.compile(
     r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]",
     re.IGNORECASE,
 )
-# What changes between two test runs if there was progress: the names of failing tests, the counts.
+# What changes between two test runs if there was progress: failing tests, their values, counts.
 _TEST_PROGRESS = re.compile(
-    r"^\s*(?:FAILED|FAIL|ERROR|not ok|--- FAIL|✕|●|✗).*|\b\d+ (?:tests? )?(?:failed|failing|failures?|errors?)\b",
+    r"^\s*(?:FAILED|FAIL|ERROR|not ok|--- FAIL|✕|●|✗|\w+_test\.go:\d+:|Expected:|Received:).*"
+    r"|\b\d+ (?:tests? )?(?:failed|failing|failures?|errors?)\b",
     re.MULTILINE | re.IGNORECASE,
 )
 _DURATION = re.compile(r"\d+(?:\.\d+)? ?m?s\b")
@@ -76,10 +77,14 @@ def error_signature(text: str) -> str:
 
     Numbers, directories, quotes and memory addresses are removed.
     """
-    line = find_error_line(text)[:400]  # bounds the work of the patterns on minified output
+    # 400 characters bound the work of the patterns on minified output.
+    return _remove_noise(find_error_line(text)[:400])[:160]
+
+
+def _remove_noise(text: str) -> str:
     for pattern, replacement in _NOISE:
-        line = pattern.sub(replacement, line)
-    return line.strip().lower()[:160]
+        text = pattern.sub(replacement, text)
+    return text.strip().lower()
 
 
 def is_test_run(action: ToolAction) -> bool:
@@ -160,9 +165,10 @@ def _failure_key(action: ToolAction, *, is_test: bool) -> tuple[str, ...]:
         progress = {_DURATION.sub("", found) for found in _TEST_PROGRESS.findall(output)}
         return (_subject(action, is_test=True), signature, *sorted(progress))
     if action.command:
-        # An unclear error is the same only for the same command.
-        is_clear = len(_WORD.findall(signature)) >= _SIGNATURE_WORDS_MIN
-        return (find_program(action.command) if is_clear else action.command, signature)
+        if len(_WORD.findall(signature)) >= _SIGNATURE_WORDS_MIN:
+            return (find_program(action.command), signature)
+        # An unclear error is the same only for the same command and the same output around it.
+        return (action.command, signature, _remove_noise(output))
     return (_subject(action, is_test=False), signature)
 
 

@@ -50,9 +50,9 @@ def _denied_operation(action: ToolAction) -> str:
 
 
 def _denied_call(action: ToolAction) -> str:
-    """Return a call without the options of its command."""
+    """Return a call without the options of its command, or a page without the question to it."""
     words = [word for word in action.command.split() if not word.startswith("-")]
-    return " ".join(words) or action.signature
+    return " ".join(words) or (action.about if action.kind == "fetch" else action.signature)
 
 
 def _draft_denials(run: list[ToolAction]) -> Iterator[FindingDraft]:

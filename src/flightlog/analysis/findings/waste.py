@@ -33,14 +33,15 @@ _CONTINUES = re.compile(
 )
 # A prompt that rejects what was just done. Only its beginning counts: "no" later on is about code.
 _REJECTION = re.compile(
-    r"""\W*(?:(?:hey|hm+|um+|ugh|argh|sorry|please|wait|well|ok(?:ay)?|but|actually)\W+)*(?:
+    r"""\W*(?:(?:hey|hm+|um+|ugh|argh|sorry|please|wait|well|ok(?:ay)?|but|actually)\W+)*
+    (?:(?:that|this|it)(?:'s|\ is|\ was)\ [^.!?;,\n]{1,40}[.!;,]\s+(?=i\ |not\ ))?(?:
       (?:no|nope)\b(?:\W*$|\s*[,.!;:](?!\W*thank)|\s+(?:that|this|it|you|i|not|wait|don'?t|the)\b|\s+[\u2013\u2014-])
     | (?:that|this|it)(?:'s|\ is|\ was)\ (?:not|wrong|incorrect|the\ wrong|completely|totally)\b
     | (?:that|this)\ (?:isn't|wasn't|is\ not|was\ not)\ (?:what|right|correct|it)\b
     | wrong\b | incorrect\b | try\ again\b | not\ (?:quite|what|like|right|correct)\b
     | you\ (?:misunderstood|misread|got\ it\ wrong|broke)\b
     | you\ (?:should\ not|shouldn't|were\ not\ supposed|weren't\ supposed|changed\ the\ wrong|edited\ the\ wrong)\b
-    | i\ (?:did\ not|didn't)\ (?:ask|want|mean|say|tell)\b | i\ (?:said|asked\ for|meant|wanted)\b
+    | i\ (?:did\ not|didn't)\ (?:ask|want|mean|say|tell)\b | i\ (?:said|asked\ for|meant|wanted)\b(?!\ to\b)
     | stop\b(?=\W*$|[.,!:;]|\s+(?:that|it|this|doing|changing|adding|editing))
     | why\ did\ you\ (?:change|delete|remove|edit|touch|rewrite|add)\b
     | (?:undo|revert|go\ back)\W*$ | (?:that|this)\ (?:broke|breaks)\b

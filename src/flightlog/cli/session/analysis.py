@@ -18,7 +18,7 @@ from flightlog.cli.output import (
     read_only,
     spell_hint,
 )
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import one_line, pluralize
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _REQUEST_KEYS = (
 )
 _TOTAL_KEYS = ("misses", "recached_tokens", "extra_cost_usd", "causes")
 _ROW_KEYS = ("misses", "sessions", "recached_tokens", "extra_cost_usd")
-_NO_LOG = "this client logged no requests: most causes are unknown; see flightlog doctor"
+_NO_LOG = "its requests were not logged or captured: most causes are unknown; flightlog doctor"
 CHANGE_CHARS = 70  # of a column; --json has the whole text
 
 
@@ -60,13 +60,12 @@ def cache(session: str, *, since: str, until: str, by: str | None, as_json: bool
     """Show where the prompt cache was missed, why, and what that cost.
 
     With SESSION, show its requests that were no hits, what changed before each and what changed
-    it. Without, sum up the misses of all sessions.
+    it; RUN/session_01 is a session of a run. Without, sum up the misses of all sessions.
     """
     from flightlog.analysis.service import analyze_session, read_client_count
-    from flightlog.archive.archive import open_archive
 
     runtime = open_runtime()
-    archive = open_archive(runtime)
+    archive, session = _open_session(runtime, session)
     start, end = read_range(since, until)
     if not session:
         _print_archive(runtime, archive, (start, end), by or "cause", as_json=as_json)
@@ -81,6 +80,32 @@ def cache(session: str, *, since: str, until: str, by: str | None, as_json: bool
         print_json(_session_json(outcomes, detail, client))
     else:
         _print_session(outcomes, detail, client, runtime.zone)
+
+
+def _open_session(runtime: "Runtime", written: str) -> "tuple[Archive, str]":
+    """Return the archive and what was written; for RUN/session_01 or RUN#1, that run's session."""
+    from flightlog.archive.archive import open_archive
+    from flightlog.lab.inspect import parse_run_address
+    from flightlog.lab.run_reader import read_run_sessions
+    from flightlog.lab.service import open_run, runs_dir
+    from flightlog.lab.store import find_planned_session
+
+    archive = open_archive(runtime)
+    address = parse_run_address(written) if {"#", "/"} & {*written} else None
+    if address is None or any(name.startswith(address.run) for name in archive.recordings):
+        return archive, written
+    try:
+        run = open_run(runtime, runs_dir(runtime), address.run)
+    except NotFound:
+        if "/" in written:
+            raise
+        return archive, written  # which has no such session either
+    planned = find_planned_session(run, address.session or 1, address.replicate)
+    sessions = read_run_sessions(run, [planned])
+    if not sessions.recordings:
+        hint = f"flightlog lab run --resume {run.name}"
+        raise NotFound(f"{planned.session_dir} of {run.name} has no transcript", hint=hint)
+    return sessions, next(iter(sessions.recordings))
 
 
 def _session_json(
@@ -208,15 +233,13 @@ def _format_extra(usd: float | None) -> str:
 def context(session: str, *, project: str, as_json: bool, **times: str) -> None:
     """Show what filled the context window, and what carrying it cost.
 
-    With SESSION, show its fullest prompt and its last one, and its most expensive blocks. Without,
-    show the most expensive blocks of all sessions. A block costs again in every request that
-    reads it, until a compaction or the end.
+    With SESSION, show its fullest prompt and its last one, and its most expensive blocks;
+    RUN/session_01 is a session of a run. Without, show the most expensive blocks of all sessions.
+    A block costs again in every request that reads it, until a compaction or the end.
     """
     from flightlog.analysis.service import BLOCKS_MAX, analyze_session, list_blocks
-    from flightlog.archive.archive import open_archive
 
-    runtime = open_runtime()
-    archive = open_archive(runtime)
+    archive, session = _open_session(open_runtime(), session)
     if session:
         measured = analyze_session(archive, session).context
         if as_json:
@@ -319,19 +342,22 @@ def _print_blocks(archive: "Archive", blocks: "Iterable[ContextBlock]") -> None:
     ]
     if rows:
         print_table(["address", "block", "tokens", "read again", "cost"], rows, right=(2, 3, 4))
-        click.echo(spell_hint(f"open a block: flightlog session show '{rows[0][0]}'"), err=True)
+        click.echo(spell_hint(f"open a block: {_open_command(archive)} '{rows[0][0]}'"), err=True)
     else:
         click.echo("no block was read again", err=True)
+
+
+def _open_command(archive: "Archive") -> str:
+    """Return the command that opens a step; a run's session is in no archive with an index."""
+    return "flightlog session show" if archive.index_path else "flightlog trace"
 
 
 def print_findings(session: str, options: dict[str, Any]) -> None:
     """Print the findings of a session, or of all that `options` selects."""
     from flightlog.analysis.service import analyze_session, list_findings
-    from flightlog.archive.archive import open_archive
     from flightlog.model.addresses import parse_address, short_address, unique_prefixes
 
-    runtime = open_runtime()
-    archive = open_archive(runtime)
+    archive, session = _open_session(open_runtime(), session)
     if session:
         if any(options[name] for name in ("since", "until", "project", "agent")):
             hint = f"flightlog session findings {session}"
@@ -362,7 +388,7 @@ def print_findings(session: str, options: dict[str, Any]) -> None:
     ]
     if rows:
         print_table(["cost", "kind", "begins at", "what happened"], rows, right=(0,))
-        click.echo(spell_hint(f"see a step: flightlog session show '{rows[0][2]}'"), err=True)
+        click.echo(spell_hint(f"see a step: {_open_command(archive)} '{rows[0][2]}'"), err=True)
     else:
         click.echo("no findings", err=True)
     if len(shown) < len(found):

@@ -27,11 +27,11 @@ from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample import layout
 from flightlog.lab.resample.samples import RequestEdit
 from flightlog.lab.resample.state import SampleTarget
-from flightlog.lab.run_session import ApiCall, calls_of, exchanges_of
+from flightlog.lab.run_session import ApiCall, calls_of
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import Exchange
-from flightlog.store.exchanges import ExchangeStore
+from flightlog.store.exchanges import ExchangeStore, exchanges_of
 from flightlog.usage.prices import price
 
 THINKING = ("thinking", "redacted_thinking")

@@ -34,7 +34,6 @@ from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.session_reader import list_session_folder
 from flightlog.lab.config import RunConfig, SessionConfig
 from flightlog.lab.events import AgentStarted, RunSessionEnded, RunSessionStarted, SnapshotSaved
-from flightlog.lab.run_session import EXCHANGES
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.capture import CaptureTarget, capture_session, snapshot_hook
 from flightlog.lab.runner.commands import run_verifiers
@@ -42,6 +41,7 @@ from flightlog.lab.runner.context import RunContext
 from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import SOURCE, PlannedSession
 from flightlog.model.text import pluralize
+from flightlog.store.exchanges import EXCHANGES
 from flightlog.store.files import ensure_dir, is_running, process_name, replace_file, resolve_inside
 from flightlog.store.git.snapshots import WorkTreeSnapshots
 from flightlog.store.recordings.adoption import TRANSCRIPT

@@ -11,7 +11,6 @@ from flightlog.lab.layout import run_meta
 from flightlog.lab.resample.samples import Sample, journal_events, list_samples, list_variants
 from flightlog.lab.resample.state import BatchStarted
 from flightlog.lab.run_reader import RunSession, trees_of
-from flightlog.lab.run_session import exchanges_of
 from flightlog.lab.statistics import groups
 from flightlog.lab.statistics.analysis import ExperimentAnalysis, analyze_questions
 from flightlog.lab.statistics.divergence import ActionPath, PathNode, build_path_tree
@@ -20,6 +19,7 @@ from flightlog.lab.store import RunStore
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
+from flightlog.store.exchanges import exchanges_of
 from flightlog.store.output_files import write_output_files
 
 PAIR = 2

@@ -115,5 +115,9 @@ class TinkerAgent(Struct, frozen=True):
     def hooks(self):
         return None
 
+    def find_plugin(self, config_dir):
+        del config_dir
+        return ""
+
 
 AGENT = TinkerAgent()
