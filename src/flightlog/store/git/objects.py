@@ -27,11 +27,8 @@ class ObjectStore:
 
     def __init__(self, repository: ShadowRepository) -> None:
         self._repository = repository
+        self.git_dir = repository.git_dir
         self._written: list[Path] = []
-
-    def write_blob(self, data: bytes) -> TreeEntry:
-        """Write a file's content and return its entry in a tree; `sync_written` must follow."""
-        return "100644", self._write("blob", data)
 
     def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
         """Write nested trees and return the id of the top."""
@@ -46,7 +43,7 @@ class ObjectStore:
 
     def keep_object(self, object_id: str) -> None:
         """Keep an object with a ref; it is written whole, so that several lines can do it at once."""
-        path = self._repository.git_dir / "refs" / "state" / object_id
+        path = self.git_dir / "refs" / "state" / object_id
         if not path.exists():
             replace_file(path, f"{object_id}\n".encode(), durable=False)
             self._written.append(path)
@@ -107,12 +104,13 @@ class ObjectStore:
             data = mode.encode() + b" " + encoded + b"\0" + bytes.fromhex(object_id)
             # Git sorts a directory as if its name ended with a slash.
             rows.append((encoded + (b"/" if is_folder else b""), data))
-        return self._write("tree", b"".join(data for _, data in sorted(rows)))
+        return self.write_object("tree", b"".join(data for _, data in sorted(rows)))
 
-    def _write(self, kind: str, data: bytes) -> str:
+    def write_object(self, kind: str, data: bytes) -> str:
+        """Write a blob, tree or commit and return its id; `sync_written` must follow."""
         raw = b"%s %d\0" % (kind.encode(), len(data)) + data
         name = _hash_object(raw)
-        path = self._repository.git_dir / "objects" / name[:2] / name[2:]
+        path = self.git_dir / "objects" / name[:2] / name[2:]
         if not path.exists():
             replace_file(path, zlib.compress(raw, 1), durable=False, mode=0o444)
             self._written.append(path)

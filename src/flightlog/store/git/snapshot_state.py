@@ -42,7 +42,7 @@ from flightlog.store.git.plain_files import (
     stamp_of,
     write_plain,
 )
-from flightlog.store.git.repository import ShadowRepository, find_common_dir
+from flightlog.store.git.repository import find_common_dir
 
 OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
@@ -125,18 +125,17 @@ class StateRecorder:
 
     def __init__(
         self,
-        repository: ShadowRepository,
+        objects: ObjectStore,
         work_tree: Path,
         own: Path,
         outer: Path | None,
         heavy: Collection[str],
     ) -> None:
         """Record `work_tree`; `own` is the line's directory, `outer` a git directory elsewhere."""
-        self._repository, self._work_tree, self._own = repository, work_tree, own
+        self._objects, self._work_tree, self._own = objects, work_tree, own
         self._outer = outer
         self._heavy = frozenset((*heavy, ".git"))
         self._tables: _StateTables | None = None
-        self._objects = ObjectStore(repository)
 
     def save_state(
         self,
@@ -144,7 +143,7 @@ class StateRecorder:
         nested: Collection[str],
         index: tuple[Callable[[], Iterable[str]], IndexIdentity],
     ) -> StateNote:
-        """Store the present state and return its note.
+        """Store the present state and return its note; the store's `sync_written` must follow.
 
         `changed` are the files that differ from the last snapshot; `index` lists all files, and
         identifies the index that the last snapshot left.
@@ -161,7 +160,6 @@ class StateRecorder:
             self._save_git_dir(name, path, tables.git_dirs[name]) for name, path in git_dirs.items()
         ]
         self._tables = tables
-        self._objects.sync_written()
         # A copy: the next snapshot changes the table.
         own = StampTable(tables.stamps.base, dict(tables.stamps.changed))
         return StateNote(own, dict(self._read_links(nested)), tuple(notes))
@@ -236,11 +234,12 @@ class StateRecorder:
         stamps: dict[str, Stamp] = {}
         now = time.time_ns()
         pending = list(tables.folders) or [""]
+        top = os.path.join(self._work_tree, "")  # noqa: PTH118 - a `Path` costs more than the stat
         while pending:
             folder = pending.pop()
             known = tables.folders.get(folder, -1)
             try:
-                status = os.lstat(self._work_tree / folder)
+                status = os.lstat(top + folder)
             except OSError:
                 tables.folders.pop(folder, None)
                 stamps[f"{folder}/"] = GONE
@@ -265,7 +264,7 @@ class StateRecorder:
         return []
 
     def _is_shadow(self, folder: str) -> bool:
-        return self._work_tree / folder == self._repository.git_dir
+        return self._work_tree / folder == self._objects.git_dir
 
     def _save_git_dir(self, name: str, git_dir: Path, table: GitDirTable) -> GitDirNote:
         now = time.time_ns()
@@ -304,7 +303,7 @@ class StateRecorder:
                 full = git_dir / path
                 is_link = stat.S_ISLNK(files[path][3])
                 data = os.fsencode(full.readlink()) if is_link else full.read_bytes()
-                ids[path] = self._objects.write_blob(data)[1]
+                ids[path] = self._objects.write_object("blob", data)
         large = [path for path in files if path not in small]
         return ids | (
             self._objects.hash_files(git_dir, large, self._own / "git-index") if large else {}
@@ -347,7 +346,7 @@ class StateRecorder:
         if table.base:
             table.changed |= stamps
         else:
-            table.base = self._objects.write_blob(dump_stamps(stamps))[1]
+            table.base = self._objects.write_object("blob", dump_stamps(stamps))
             self._objects.keep_object(table.base)
 
     def _read_stamps(self, table: StampTable) -> dict[str, Stamp]:
