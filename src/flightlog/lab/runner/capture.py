@@ -30,8 +30,8 @@ from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_res
 from flightlog.lab.events import CostRecorded, SnapshotSaved
 from flightlog.lab.runner.agent_setup import (
     UPSTREAMS,
-    agent_credentials,
     is_captured,
+    known_secrets,
     resolve_upstream,
 )
 from flightlog.lab.runner.context import RunContext
@@ -79,7 +79,7 @@ def capture_session(
     )
     recorder = ExchangeRecorder(
         exchanges,
-        tuple(agent_credentials(config, environment.environ).values()),
+        known_secrets(config, environment.environ),
         _cost_recorder(context, target),
     )
     settings = ProxySettings(
