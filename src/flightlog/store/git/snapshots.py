@@ -190,7 +190,7 @@ class WorkTreeSnapshots:
             self._is_as_left()
             head = self._branch_head()
             self._update_index(git, ())
-            self._forget_unwatched(git)
+            self._forget_unwatched(git, target)
             self._write_work_tree(git, target, head.commit)
             if self._policy.keeps_state:
                 self._state.restore_state(target.state, self._list_files(git))
@@ -237,9 +237,10 @@ class WorkTreeSnapshots:
     def _list_files(self, git: LineGit) -> list[str]:
         return worktree.split_nul_list(git.run_git(["ls-files", "-z"]))
 
-    def _forget_unwatched(self, git: LineGit) -> None:
-        """Untrack files that were added by name, so that restoring does not delete them."""
-        self._remove_from_index(git, worktree.stale_index_entries(git))
+    def _forget_unwatched(self, git: LineGit, target: WorkTreeSnapshot) -> None:
+        """Untrack files that were added by name or left out of `target`: a restore deletes others."""
+        omitted = [skipped.path for skipped in target.omitted_files]
+        self._remove_from_index(git, [*worktree.stale_index_entries(git), *omitted])
 
     def _remove_from_index(self, git: LineGit, paths: list[str]) -> None:
         if paths:
