@@ -75,7 +75,9 @@ def copy_tree(source: Path, into: Path) -> None:
     if done.returncode and not (lines and is_whole):
         raise Unavailable(
             f"the directory cannot be copied: {lines[0] if lines else source}",
-            hint="free some space",
+            hint="free some space"
+            if "No space left" in "".join(lines)
+            else "allow yourself to read it",
         )
 
 

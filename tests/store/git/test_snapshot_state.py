@@ -205,6 +205,7 @@ def test_a_lock_of_a_running_git_is_not_restored(work):
         ("mv .git ../elsewhere; ln -s ../elsewhere .git", "rm .git; git init -q"),
         ("true", "rm -r .git; echo gitdir: /none > .git"),
         ("mkdir node_modules; echo 1 > node_modules/m", "echo 2 > node_modules/m; mkdir .venv"),
+        ("touch .git/old.lock", "touch .git/index.lock .git/objects/pack/tmp_pack_1"),
         ("head -c 34000000 /dev/zero > large", "echo 1 > large"),
         ("echo 1 > src/no; chmod 0 src/no; chmod 555 src", "chmod 755 src; rm -f src/no"),
     ],

@@ -161,21 +161,13 @@ class SharedSaver:
         loop = asyncio.get_running_loop()
         while self._waiting:
             group, self._waiting = self._waiting, []
-            requests = [request for request, _ in group]
+            failure = None
             try:
-                await loop.run_in_executor(None, self._save_for, requests)
+                await loop.run_in_executor(None, self._save_for, [request for request, _ in group])
             except Exception as error:  # noqa: BLE001 - each of these requests reports it
-                for saved in _left_waiting(group):
-                    saved.set_exception(error)
-            else:
-                for saved in _left_waiting(group):
-                    saved.set_result(None)
-
-
-def _left_waiting(
-    group: "list[tuple[ApiRequest, asyncio.Future[None]]]",
-) -> "list[asyncio.Future[None]]":
-    return [saved for _, saved in group if not saved.cancelled()]
+                failure = error
+            for saved in (saved for _, saved in group if not saved.cancelled()):
+                saved.set_exception(failure) if failure else saved.set_result(None)
 
 
 def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:

@@ -51,7 +51,7 @@ _NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no ses
 
 def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     """Copy the agent's output into the session's directory; return whether it has a transcript."""
-    scrub = _scrubber(context)
+    scrub = _make_scrubber(context)
     folder = context.run.path / session
     has_transcript = False
     for name, path in list_output(transcript_dir(context), session_id):
@@ -65,7 +65,7 @@ def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     return has_transcript
 
 
-def _scrubber(context: RunContext) -> Scrubber:
+def _make_scrubber(context: RunContext) -> Scrubber:
     return Scrubber(agent_setup.known_secrets(context.run.config, context.environment.environ))
 
 
@@ -167,7 +167,7 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
         answers = pluralize(budget.unpriced, "answer")
         notes.append(f"{answers} of unknown price: the budget could not be enforced")
     error = "; ".join(note for note in notes if note)
-    error = _scrubber(context).clean_text(error)
+    error = _make_scrubber(context).clean_text(error)
     outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
     run.append(
         RunSessionEnded(planned.session_dir, start.attempt, reason, tree, *outcome_fields),

@@ -12,7 +12,7 @@ from typing import Any
 
 from flightlog.model.errors import Unreadable
 from flightlog.store.files import replace_file, sync_files
-from flightlog.store.git.repository import ShadowRepository
+from flightlog.store.git.repository import ShadowRepository, parse_batch
 
 TreeEntry = tuple[str, str]  # git's mode, object id
 
@@ -65,15 +65,10 @@ class ObjectStore:
         out = self._repository.run_git(
             ["cat-file", "--batch"], stdin="".join(f"{name}\n" for name in unique).encode()
         )
-        blobs, at_byte = {}, 0
-        for name in unique:
-            end = out.index(b"\n", at_byte)
-            words = out[at_byte:end].split()
-            if len(words) != 3:
-                hint = "restore the run from a backup"
-                raise Unreadable(f"an object of a snapshot is missing: {name}", hint=hint)
-            blobs[name] = out[end + 1 : end + 1 + int(words[2])]
-            at_byte = end + int(words[2]) + 2
+        blobs = parse_batch(out, unique)
+        if missing := [name for name in unique if name not in blobs]:
+            hint = "restore the run from a backup"
+            raise Unreadable(f"an object of a snapshot is missing: {missing[0]}", hint=hint)
         return blobs
 
     def hash_files(self, folder: Path, paths: Collection[str], index: Path) -> dict[str, str]:

@@ -20,7 +20,7 @@ OBJECTS = "objects/"
 SYMLINK = "-> "  # the text of a `.git` file begins with `gitdir: `
 RACY_NS = 50_000_000  # a directory changed so recently may change again with the same time
 _PACK_BYTES_MAX = 1 << 30  # a larger pack is left out; a restore uses the one that is there
-_SKIPPED = ("fsmonitor--daemon", "tmp_obj_", "tmp_pack_", "tmp_idx_")
+_TRANSIENT = ("tmp_obj_", "tmp_pack_", "tmp_idx_")
 Stamp = tuple[int, int]  # mtime in nanoseconds, permission bits
 Signature = tuple[int, int, int, int]  # mtime in nanoseconds, size, inode, mode
 
@@ -111,9 +111,7 @@ def _list_folder(git_dir: Path, folder: str) -> Iterator[tuple[str, Signature]]:
     with os.scandir(git_dir / folder) as entries:
         for entry in entries:
             path = f"{folder}{entry.name}"
-            # A restored lock would block git.
-            is_lock = entry.name.endswith(".lock") and not folder.startswith(OBJECTS)
-            if is_lock or entry.name.startswith(_SKIPPED):
+            if entry.name == "fsmonitor--daemon":
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -124,6 +122,14 @@ def _list_folder(git_dir: Path, folder: str) -> Iterator[tuple[str, Signature]]:
                 yield f"{path}/", (mtime, 0, status.st_ino, mode)
             elif (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and size <= _PACK_BYTES_MAX:
                 yield path, (mtime, size, status.st_ino, mode)
+
+
+def is_transient(path: str) -> bool:
+    """Return whether git removes a file itself: its name is noted, so that a new one is removed."""
+    name = path.rpartition("/")[2]
+    return name.startswith(_TRANSIENT) or (  # a restored lock would block git
+        name.endswith(".lock") and not path.startswith(OBJECTS)
+    )
 
 
 def git_mode(mode: int) -> str:

@@ -252,8 +252,13 @@ def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str
     out = run_git(
         repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in unique).encode()
     )
+    return parse_batch(out, unique)
+
+
+def parse_batch(out: bytes, names: Iterable[str]) -> dict[str, bytes]:
+    """Return what `git cat-file --batch` printed for `names`; missing objects are left out."""
     contents, at_byte = {}, 0
-    for name in unique:
+    for name in names:
         end = out.index(b"\n", at_byte)
         words = out[at_byte:end].split()
         at_byte = end + 1

@@ -38,6 +38,7 @@ from flightlog.store.git.plain_files import (
     git_mode,
     group_names,
     has_content,
+    is_transient,
     link_files,
     parse_stamps,
     remove_new_repository,
@@ -53,8 +54,6 @@ OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
 _PACK_FROM = 64  # files; fewer are faster as single objects
 _CHANGES_MAX = 500  # then a new full table is written: each snapshot repeats the changes
-
-
 IndexIdentity = tuple[int, int, int] | None
 
 
@@ -288,41 +287,35 @@ class StateRecorder:
 
     def _new_folders(self, folder: str, tables: _StateTables) -> list[str]:
         """Return the directories in `folder` that are not known, and note its pipes and sockets."""
-        prefix, names = f"{folder}/".lstrip("/"), []
-        for path in [path for path in tables.specials if path.rpartition("/")[0] == folder]:
-            del tables.specials[path]
+        prefix, shadow, names = f"{folder}/".lstrip("/"), str(self._objects.git_dir), []
+        for known in [path for path in tables.specials if path.rpartition("/")[0] == folder]:
+            del tables.specials[known]
         with suppress(OSError), os.scandir(self._work_tree / folder) as entries:
             for entry in entries:
+                path = prefix + entry.name
                 if entry.is_dir(follow_symlinks=False):
-                    names += [prefix + entry.name] if entry.name not in self._heavy else []
+                    is_watched = entry.name not in self._heavy and entry.path != shadow
+                    names += [path] if is_watched and path not in tables.folders else []
                 elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
                     status = entry.stat(follow_symlinks=False)
-                    tables.specials[prefix + entry.name] = (status.st_mtime_ns, status.st_mode)
-        shadow = self._objects.git_dir
-        return [
-            name
-            for name in names
-            if name not in tables.folders and self._work_tree / name != shadow
-        ]
+                    tables.specials[path] = (status.st_mtime_ns, status.st_mode)
+        return names
 
     def _save_git_dir(self, name: str, git_dir: Path, table: GitDirTable) -> GitDirNote:
         now = time.time_ns()
         present = scan_git_dir(git_dir, table.seen, table.scanned_ns)
         table.scanned_ns = now
-        stamps = {
-            path: (signature[0], stat.S_IMODE(signature[3]))
-            for path, signature in present.items()
-            if table.seen.get(path) != signature
-        }
-        stamps |= dict.fromkeys(table.seen.keys() - present.keys(), GONE)
-        changed = [path for path in stamps if path in present and not path.endswith("/")]
+        stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
+        new = {path: each for path, each in present.items() if table.seen.get(path) != each}
         if len(table.stamps.changed) > _CHANGES_MAX:
             table.stamps = StampTable()
-            stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
+        else:
+            gone = dict.fromkeys(table.seen.keys() - present.keys(), GONE)
+            stamps = gone | {path: stamps[path] for path in new}
         self._add_stamps(table.stamps, stamps)
         if stamps or not table.tree:
             ids = {path: object_id for path, object_id in table.ids.items() if path in present}
-            table.ids = ids | self._hash_files(git_dir, {path: present[path] for path in changed})
+            table.ids = ids | self._hash_files(git_dir, new)
             table.seen = present
             table.tree = self._objects.write_tree(
                 {path: (git_mode(present[path][3]), each) for path, each in table.ids.items()}
@@ -333,7 +326,8 @@ class StateRecorder:
 
     def _hash_files(self, git_dir: Path, files: Mapping[str, Signature]) -> dict[str, str]:
         """Store files and return their object ids; files that vanish meanwhile are left out."""
-        small = {path for path, each in files.items() if each[1] <= _OBJECT_BYTES_MAX}
+        paths = [path for path in files if path[-1] != "/" and not is_transient(path)]
+        small = {path for path in paths if files[path][1] <= _OBJECT_BYTES_MAX}
         if len(small) > _PACK_FROM:
             small = set()
         ids = {}
@@ -343,7 +337,7 @@ class StateRecorder:
                 is_link = stat.S_ISLNK(files[path][3])
                 data = os.fsencode(full.readlink()) if is_link else full.read_bytes()
                 ids[path] = self._objects.write_object("blob", data)
-        large = [path for path in files if path not in small]
+        large = [path for path in paths if path not in small]
         return ids | (
             self._objects.hash_files(git_dir, large, self._own / "git-index") if large else {}
         )

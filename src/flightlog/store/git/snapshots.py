@@ -167,7 +167,8 @@ class WorkTreeSnapshots:
 
     def list_file_ids(self, snapshot: str) -> dict[str, str]:
         """Return the object id of each file in a snapshot."""
-        return worktree.list_file_ids(self._repository, self._resolve_tree(snapshot))
+        tree = self._objects.list_tree(self._resolve_tree(snapshot))
+        return {path: object_id for path, (_, object_id) in tree.items()}
 
     def patch_between(
         self,

@@ -75,13 +75,6 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
     return sorted(_build_changes(raw, counts), key=lambda change: change.path)
 
 
-def list_file_ids(repository: ShadowRepository, tree: str) -> dict[str, str]:
-    """Return the object id of every file in a tree, by path."""
-    lines = split_nul_list(repository.run_git(["ls-tree", "-r", "-z", tree]))
-    entries = (line.split("\t", 1) for line in lines)
-    return {path: head.rpartition(" ")[2] for head, path in entries}
-
-
 def make_patch(
     repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()
 ) -> bytes:
@@ -215,7 +208,7 @@ class LineGit(Struct, frozen=True):
     lock: int
 
     @property
-    def patterns(self) -> str:
+    def exclude_option(self) -> str:
         return f"--exclude-from={self.own / 'leave-out'}"
 
     def start_git(self, command: list[str], inside: str = "") -> GitProcess:
@@ -238,7 +231,7 @@ def work_tree_status(
 
     `survey` lists the unwatched directories too, which takes a second walk.
     """
-    excludes = [*(["--exclude-standard"] if policy.ignored == "leave" else []), git.patterns]
+    excludes = [*(["--exclude-standard"] if policy.ignored == "leave" else []), git.exclude_option]
     tracked, others = _run_both(
         git,
         # Its threads would take the time of the other walk, which is as long.
@@ -271,7 +264,7 @@ def _run_both(git: LineGit, one: list[str], other: list[str]) -> tuple[bytes, by
 
 def stale_index_entries(git: LineGit) -> list[str]:
     """Return what is tracked although the patterns exclude it: it was added by name."""
-    command = ["ls-files", "-z", "--cached", "--ignored", git.patterns]
+    command = ["ls-files", "-z", "--cached", "--ignored", git.exclude_option]
     return split_nul_list(git.run_git(command))
 
 
