@@ -75,21 +75,21 @@ def main() -> int:
             proxy.join()
         kept = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*"))
         works, ports = {"proxied": None, "with snapshots": make_work(folder)}, {"direct": direct}
-        proxies = []
+        proxies, pipes = [], []
         for name, work in works.items():
-            address = f"http://127.0.0.1:{direct}"
-            proxies.append(
-                context.Process(target=run_proxy, args=(theirs, address, f"{folder}/{name}", work))
-            )
+            mine, its = context.Pipe()
+            given = (its, f"http://127.0.0.1:{direct}", f"{folder}/{name}", work)
+            proxies.append(context.Process(target=run_proxy, args=given))
             proxies[-1].start()
-            ports[name] = ours.recv()
+            pipes.append(mine)
+            ports[name] = mine.recv()
+        ends = []
         try:
             together = uvloop.run(measured_together(ports, options.rounds))
         finally:
-            ends = []
-            for _ in proxies:
-                ours.send("stop")
-                ends.append(ours.recv())
+            for pipe in pipes:
+                pipe.send("stop")
+                ends.append(pipe.recv())
             for each in (upstream, *proxies):
                 each.terminate()
                 each.join()
