@@ -90,7 +90,7 @@ STAYS_HERE = {
     "agents/capture/recorder.py _run_or_record_loss": "errors of a private recording",
     "agents/dialects/anthropic_messages.py classify_request": "tells one kind of request from another",
     "agents/claude_code/scan.py": "looks for usage in bytes",
-    "store/git/repository.py read_blob_contents": "takes git's answer apart",
+    "store/git/repository.py parse_batch": "takes git's answer apart",
     "views/atif/lint.py": "what is wrong with a document, for the person who asked",
     "views/atif/rules.py": "as above",
     "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",

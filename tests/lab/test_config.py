@@ -156,7 +156,7 @@ def test_a_frozen_configuration_keeps_comments_order_and_references():
     ]
     assert sorted(kept, key=frozen.index) == kept
     assert frozen.index("claude-opus-5-5") < frozen.index("max_turns: 50")
-    assert referenced_names(config) == ("SHOP_TOKEN",)
+    assert referenced_names(config.env) == ("SHOP_TOKEN",)
     assert resolve_references(config.env["API_TOKEN"], {"SHOP_TOKEN": "x"}) == "x"
     with pytest.raises(Misconfigured, match="SHOP_TOKEN"):
         resolve_references(config.env["API_TOKEN"], {})
@@ -169,9 +169,50 @@ def test_a_secret_in_the_environment_has_to_be_a_reference():
         parse_run_config(text)
 
 
-def test_effort_servers_and_arguments_reach_the_client():
-    config = replace(parse_run_config(WRITTEN), mcp_config={"mcpServers": {}}, args=("--verbose",))
+WORD = "abc" + "def"
+KEY = "sk-" + "ant-" + "api03-" + "aB3x" * 20
+
+
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [
+        ({"args": ["--api-key", WORD]}, r"args: --api-key is a secret: write \$\{API_KEY\}"),
+        ({"args": [f"--auth-token={WORD}"]}, "args: --auth-token"),
+        ({"args": ["--note", f"use {KEY}"]}, "args: --note"),
+        ({"args": [KEY]}, "args: "),
+        (
+            {"mcp_config": {"mcpServers": {"a": {"env": {"DB_PASSWORD": WORD}}}}},
+            "mcp_config.DB_PASS",
+        ),
+        (
+            {"mcp_config": {"mcpServers": {"a": {"headers": {"Authorization": WORD}}}}},
+            r"mcp_config\.Authorization is a secret: write \$\{AUTHORIZATION\}",
+        ),
+        ({"mcp_config": {"mcpServers": {"a": {"args": ["-y", KEY]}}}}, "mcp_config.args"),
+        ({"mcp_config": '{"mcpServers": {"a": {"X_SECRET": "WORD"}}}'}, "X_SECRET"),
+    ],
+)
+def test_a_secret_in_arguments_or_servers_has_to_be_a_reference(setting, named):
+    with pytest.raises(Misconfigured, match=named) as raised:
+        parse_run_config(WRITTEN, setting)
+
+    assert KEY not in str(raised.value)
+
+
+def test_settings_that_hold_no_secret_are_accepted():
+    servers = {"mcpServers": {"a": {"headers": {"Authorization": "Bearer ${SHOP_TOKEN}"}}}}
+    env = {"CLAUDE_CODE_MAX_OUTPUT_TOKENS": "8000", "GIT_AUTHOR_NAME": "Ann", "KEY_FILE": "/k"}
+
+    config = parse_run_config(
+        WRITTEN, {"args": ["--verbose", "--add-dir", "/x"], "mcp_config": servers, "env": env}
+    )
+
+    assert (config.env, config.mcp_config) == (env, servers)
+
+
+def test_effort_and_servers_reach_the_client():
+    config = replace(parse_run_config(WRITTEN), mcp_config={"mcpServers": {}})
 
     words = agent_arguments(config, config.sessions[0], "plan", budget_usd=None, resumes=False)
 
-    assert words[-5:] == ["--effort", "high", "--mcp-config", '{"mcpServers": {}}', "--verbose"]
+    assert words[-4:] == ["--effort", "high", "--mcp-config", '{"mcpServers": {}}']

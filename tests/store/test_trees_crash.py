@@ -20,7 +20,7 @@ def work(tmp_path):
     return folder
 
 
-STEPS = ("update-index", "write-tree", "commit-tree", "update-ref")
+STEPS = ("update-index", "write-tree", "update-ref")
 CALLS = "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,ftruncate"
 
 
@@ -135,7 +135,7 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
         programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"),
     )
     (tmp_path / "bin/git").write_text(
-        f'#!/bin/sh\necho "$1" >> {log}\nexec {shutil.which("git")} "$@"\n'
+        f'#!/bin/sh\necho "$*" | sed "s/^-c [^ ]* //;s/ .*//" >> {log}\nexec {shutil.which("git")} "$@"\n'
     )
     trees.save_snapshot("baseline")
 
@@ -148,7 +148,5 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
     changed = calls(lambda: trees.save_snapshot("one"))
     same = calls(lambda: trees.save_snapshot("two"))
 
-    assert changed == sorted(
-        ["diff-files", "ls-files", "update-index", "write-tree", "commit-tree", "update-ref"]
-    )
+    assert changed == sorted(["diff-files", "ls-files", "update-index", "write-tree", "update-ref"])
     assert same == sorted(["diff-files", "ls-files", "update-ref"])

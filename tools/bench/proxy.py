@@ -4,7 +4,9 @@
 
 Upstream, proxy and client are three processes on loopback; direct and proxied calls take turns.
 Requests grow turn by turn from `--kilobytes`, as a session's do, and are kept on disk before their
-answer's first byte. Exits 1 when a bar is missed.
+answer's first byte. A second proxy saves a work tree of 2,000 files for each request, as a run does:
+24 calls at once, to a model that answers after 300 ms (the snapshots are taken meanwhile), and to
+one that answers at once, for information. Exits 1 when a bar is missed.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import asyncio
 import hashlib
 import json
 import multiprocessing
+import os
 import statistics
 import sys
 import tempfile
@@ -27,9 +30,16 @@ from tools.bench.table import Table
 from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import serve_proxy
+from flightlog.lab.runner.capture import SharedSaver
 from flightlog.store.exchanges import ExchangeStore
+from flightlog.store.git.snapshots import open_trees
+from flightlog.store.git.worktree import SnapshotDirs
 
 FIRST_BYTE_MS = 1.0
+PARALLEL = 24
+PARALLEL_MS = 5.0
+THINKING_S = 0.3  # less than a model's own time to its first byte
+FILES = 2_000
 RATE = 0.8
 EVENT = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"text":"%s"}}\n\n'
 SHORT = b"".join(EVENT % str(at).encode() for at in range(20))
@@ -44,6 +54,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--kilobytes", type=int, default=100)
     parser.add_argument("--streams", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         context = multiprocessing.get_context("fork")
@@ -60,17 +71,85 @@ def main() -> int:
             found = uvloop.run(measured(direct, proxied, options))
         finally:
             ours.send("stop")
-            losses = ours.recv()
+            losses, _ = ours.recv()
             proxy.join()
-            upstream.terminate()
-            upstream.join()
         kept = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*"))
-    return judged(found, losses, kept)
-
-
-def judged(found: dict[str, list[float]], losses: int, kept: int) -> int:
-    """Print one table."""
+        works, ports = {"proxied": None, "with snapshots": make_work(folder)}, {"direct": direct}
+        proxies, pipes = [], []
+        for name, work in works.items():
+            mine, its = context.Pipe()
+            given = (its, f"http://127.0.0.1:{direct}", f"{folder}/{name}", work)
+            proxies.append(context.Process(target=run_proxy, args=given))
+            proxies[-1].start()
+            pipes.append(mine)
+            ports[name] = mine.recv()
+        ends = []
+        try:
+            together = uvloop.run(measured_together(ports, options.rounds))
+        finally:
+            for pipe in pipes:
+                pipe.send("stop")
+                ends.append(pipe.recv())
+            for each in (upstream, *proxies):
+                each.terminate()
+                each.join()
     table = Table()
+    judged(table, found, losses, kept)
+    judged_together(table, together, *map(sum, zip(*ends, strict=True)))
+    return 1 if table.failed else 0
+
+
+def make_work(folder: str) -> Path:
+    """Make a work tree."""
+    work = Path(folder) / "work"
+    for number in range(FILES):
+        path = work / f"d{number % 97:02d}" / f"file{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {number}\n" + "value = 1\n" * (number % 300))
+    return work
+
+
+async def measured_together(ports: dict[str, int], rounds: int) -> dict[str, list[list[float]]]:
+    """Return the times to the first byte of each round of parallel calls, by side and model."""
+    messages = [{"role": "user", "content": "Begin. " + "context " * 2_000}]
+    body = json.dumps({"model": "m", "messages": messages, "stream": True}).encode()
+    found: dict[str, list[list[float]]] = {}
+    for number in range(rounds + 1):
+        for model in ("slow", "fast"):
+            for name, port in ports.items():
+                prefix = "" if name == "direct" else f"/{TOKEN}"
+                calls = [await Call.open(port, prefix) for _ in range(PARALLEL)]
+                answers = await asyncio.gather(
+                    *(call.post(f"/v1/messages?{model}", body) for call in calls)
+                )
+                await asyncio.sleep(0.3)  # what is left to write must not delay the next round
+                if number:  # the first round also takes the first snapshot
+                    found.setdefault(f"{name}, {model}", []).append([each[0] for each in answers])
+    return found
+
+
+def judged_together(
+    table: Table, found: dict[str, list[list[float]]], losses: int, snapshots: int
+) -> None:
+    """Print one table: the median round counts."""
+    table.title(f"{PARALLEL} calls at once, a snapshot of {FILES:,} files for each")
+    for name, rounds in found.items():
+        middle, last = (statistics.median(map(of, rounds)) for of in (statistics.median, max))
+        table.note(f"{name}, ms to first byte", f"middle {middle:8.3f}   last {last:8.3f}")
+    for which, of in (("middle", statistics.median), ("last", max)):
+        direct, proxied, saved = (
+            statistics.median(map(of, found[f"{side}, slow"]))
+            for side in ("direct", "proxied", "with snapshots")
+        )
+        table.most(f"added to the {which} first byte, ms", saved - direct, PARALLEL_MS)
+        table.most("  of it by the snapshots, ms", saved - proxied, PARALLEL_MS)
+    calls = PARALLEL * 2 * (len(found["with snapshots, slow"]) + 1)
+    table.note("snapshots", f"{snapshots} for {calls} calls")
+    table.truth("nothing lost in the copy", losses == 0)
+
+
+def judged(table: Table, found: dict[str, list[float]], losses: int, kept: int) -> None:
+    """Print one table."""
     table.title("Capture proxy")
     for name, times in found.items():
         ordered = sorted(times)
@@ -87,7 +166,6 @@ def judged(found: dict[str, list[float]], losses: int, kept: int) -> int:
     table.truth("bytes equal", all(found["bytes equal"]))
     table.truth("nothing lost in the copy", losses == 0)
     table.note("on disk", f"{kept / 1e6:.1f} MB")
-    return 1 if table.failed else 0
 
 
 async def measured(
@@ -200,6 +278,8 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_1\r\n")
         writer.write(b"transfer-encoding: chunked\r\n\r\n")
         is_long = b"?long" in head.partition(b"\r\n")[0]
+        if b"?slow" in head.partition(b"\r\n")[0]:
+            await asyncio.sleep(THINKING_S)
         # One chunk for each event, as a model's API sends them.
         framed = b"".join(
             b"%x\r\n%s\r\n" % (len(part), part) for part in (LONG if is_long else [SHORT])
@@ -211,19 +291,30 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         await writer.drain()
 
 
-def run_proxy(pipe: Connection, upstream: str, folder: str) -> None:
-    """Serve the proxy until told to stop."""
+def run_proxy(pipe: Connection, upstream: str, folder: str, work: Path | None = None) -> None:
+    """Serve the proxy until told to stop; with `work`, save that tree for each request."""
+    saved: list[str] = []
 
     async def serve() -> None:
+        barrier = None
+        if work is not None:
+            dirs = SnapshotDirs(Path(folder) / "shadow", work, Path("/none"), os.environ["PATH"])
+            trees = open_trees(dirs, now=time.time)
+            barrier = SharedSaver(
+                lambda requests: saved.append(trees.save_snapshot(f"s{requests[0].index}").name)
+            ).save
         exchanges = ExchangeStore(
-            Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex
+            Path(folder),
+            now=lambda: "2026-01-01T00:00:00Z",
+            new_id=lambda: uuid.uuid4().hex,
         )
         recorder = ExchangeRecorder(exchanges)
-        async with serve_proxy(ProxySettings(upstream, TOKEN, lambda: "req_made"), recorder) as url:
+        settings = ProxySettings(upstream, TOKEN, lambda: "req_made", barrier)
+        async with serve_proxy(settings, recorder) as url:
             pipe.send(int(url.rsplit(":", 1)[1].partition("/")[0]))
             await asyncio.to_thread(pipe.recv)
         recorder.close()
-        pipe.send(len(recorder.losses))
+        pipe.send((len(recorder.losses), len(saved)))
 
     uvloop.run(serve())
 

@@ -13,7 +13,8 @@ keeps its meaning when defaults change.
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -26,12 +27,17 @@ from flightlog.agents.scripted.scenario import Scenario
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Misconfigured, read_yaml
 from flightlog.model.text import suggest_name
+from flightlog.privacy.scanner import secret_counts
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 # Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# Not `MAX_OUTPUT_TOKENS` and `GIT_AUTHOR_NAME`.
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN(?!S)|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH(?!OR(?!IZ))", re.IGNORECASE
+)
+_PATH_NAME = re.compile(r"(?:FILE|PATH|DIR)$", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]
@@ -156,8 +162,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
                 "in_place: keep leaves the changes, revert_work_dir does not: choose one"
             )
         _require_at_least("raw_dumps_max_mb", self.raw_dumps_max_mb, 0)
-        for name, value in self.env.items():
-            _require_reference(name, value)
+        _require_references(self)
         if self.run_name and not is_safe(self.run_name):
             raise ValueError(
                 "run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
@@ -261,10 +266,48 @@ def resolve_references(value: str, environ: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda match: environ[match[1]], value)
 
 
-def referenced_names(config: RunConfig) -> tuple[str, ...]:
-    """Return the variables that `env` and `mcp_config` refer to."""
-    text = msgspec.json.encode([config.env, config.mcp_config]).decode()
-    return tuple(dict.fromkeys(_REFERENCE.findall(text)))
+def referenced_names(*values: Any) -> tuple[str, ...]:
+    """Return the variables that `${NAME}` references in texts, lists and mappings name."""
+    return tuple(dict.fromkeys(_REFERENCE.findall(msgspec.json.encode(values).decode())))
+
+
+def referenced_secrets(config: RunConfig, environ: Mapping[str, str]) -> list[str]:
+    """Return the values of all references that hold a secret; raise if a variable is not set."""
+    values = []
+    for name, text in _list_settings(config):
+        resolve_references(text, environ)
+        names = referenced_names(text)
+        values += [environ[each] for each in names if _SECRET_NAME.search(f"{name} {each}")]
+    return values
+
+
+def _list_settings(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Yield the texts of `env`, `args` and `mcp_config` with the names that say what they are."""
+    for name, value in config.env.items():
+        yield f"env.{name}", value
+    option = ""
+    for word in config.args:
+        name, has_value, value = (
+            word.partition("=") if word.startswith("-") else (option, "=", word)
+        )
+        yield f"args: {name}", value if has_value else ""
+        option = word if word.startswith("-") and not has_value else ""
+    servers = config.mcp_config
+    if isinstance(servers, str) and servers.lstrip().startswith("{"):
+        with suppress(msgspec.DecodeError):
+            servers = msgspec.json.decode(servers)
+    yield from _list_texts("mcp_config", servers)
+
+
+def _list_texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _list_texts(f"{name.partition('.')[0]}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _list_texts(name, item)
+    elif isinstance(value, str):
+        yield name, value
 
 
 def _quote_odd_texts(value: Any) -> Any:
@@ -295,10 +338,14 @@ def _unknown_field_hint(message: str) -> str:
     )
 
 
-def _require_reference(name: str, value: str) -> None:
+def _require_references(config: RunConfig) -> None:
     """Raise ValueError for a secret: the run's copy of the configuration would hold it."""
-    if _SECRET_NAME.search(name) and value and not _REFERENCE.search(value):
-        raise ValueError(f"env.{name} is a secret: write ${{{name}}} and export it")
+    for name, value in _list_settings(config):
+        named = _SECRET_NAME.search(name) and not _PATH_NAME.search(name)
+        line = msgspec.json.encode([f"{name.rpartition(' ')[2]} {value}", value]) + b"\n"
+        if value and ((named and not _REFERENCE.search(value)) or secret_counts([line])):
+            variable = re.sub(r"\W+", "_", re.split(r"[. ]-*", name)[-1]).upper()
+            raise ValueError(f"{name} is a secret: write ${{{variable}}} and export it")
 
 
 def _require_at_least(name: str, value: int | None, least: int) -> None:

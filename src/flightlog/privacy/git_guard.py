@@ -232,7 +232,7 @@ def _check_objects(
         for name, path in batch:
             header = from_git.readline().split()
             if not header:
-                running.wait_for_end()
+                running.finish_command()
             if len(header) != 3:
                 raise GitError(f"git cannot read an object: {name}", hint="git fsck")
             _, kind, size = header
@@ -242,7 +242,7 @@ def _check_objects(
             while content.read(_PIECE_BYTES):
                 pass
             from_git.read(1)  # the line end after each object
-    running.wait_for_end()
+    running.finish_command()
     return verdicts
 
 
@@ -265,7 +265,7 @@ def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str,
     for line in running.open_streams()[1]:
         name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
         yield name, path
-    running.wait_for_end()
+    running.finish_command()
 
 
 def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -73,8 +73,9 @@ def copy_tree(source: Path, into: Path) -> None:
     # A file that is removed while `cp` runs is not part of the copy.
     is_whole = into.exists() and all(line.endswith(": No such file or directory") for line in lines)
     if done.returncode and not (lines and is_whole):
+        is_full = "No space left" in "".join(lines)
         text = f"the directory cannot be copied: {lines[0] if lines else source}"
-        raise Unavailable(text, hint="free some space")
+        raise Unavailable(text, hint="free some space" if is_full else "allow yourself to read it")
 
 
 def set_aside(path: Path, into: Path) -> Path:

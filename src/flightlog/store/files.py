@@ -54,15 +54,23 @@ def create_file(path: Path, data: bytes, *, durable: bool = True) -> bool:
 def sync_files(paths: Iterable[Path]) -> None:
     """Make files that were written without `durable` survive a power cut, all at once."""
     files = list(paths)
-    if not files:
+    _sync_all([(path, os.O_NOFOLLOW) for path in files], {path.parent for path in files})
+
+
+def sync_dirs(paths: Iterable[Path]) -> None:
+    """Make the names in several directories survive a power cut, all at once."""
+    _sync_all([], set(paths))
+
+
+def _sync_all(files: list[tuple[Path, int]], folders: set[Path]) -> None:
+    todo = [*files, *((path, os.O_DIRECTORY) for path in folders)]
+    if not todo:
         return
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to load, needed by few
 
     # The waits overlap, and file systems commit them together.
-    with ThreadPoolExecutor(min(_SYNCS_MAX, len(files)), thread_name_prefix="sync") as pool:
-        list(pool.map(functools.partial(_fsync, flags=os.O_NOFOLLOW), files))
-    for folder in {path.parent for path in files}:
-        sync_dir(folder)
+    with ThreadPoolExecutor(min(_SYNCS_MAX, len(todo)), thread_name_prefix="sync") as pool:
+        list(pool.map(_fsync, *zip(*todo, strict=True)))
 
 
 def rename_file(path: Path, name: str) -> Path:

@@ -1,5 +1,6 @@
 """The way to the upstream: TLS that is verified, connections that are used again, a path of the address kept."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.capture.server import proxy_for
+from flightlog.lab.resample.send import SampleCall, open_client, send_request
 from flightlog.model.exchange import ResponseOutcome
 from support.captures import BODY, exchanges, plain, proxied
 from support.upstream import answering, call, parts
@@ -144,6 +146,50 @@ def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
     assert not [request for request in seen if b"hidden" in request]
 
 
+def forwarding(target, seen):
+    """Answer as a forward proxy does: send each request on to `target`, whatever its host."""
+
+    def answer(connection, request):
+        seen.append(request)
+        head, _, body = request.partition(b"\r\n\r\n")
+        words = head.split(b"\r\n")[0].split(b" ")
+        path = b"/" + words[1].split(b"/", 3)[3]
+        connection.sendall(call(target, body, path=path.decode()))
+
+    return answer
+
+
+def test_upstream_without_tls_is_reached_through_the_machines_proxy(tmp_path):
+    seen, reached = [], []
+
+    def model(connection, request):
+        reached.append(request.partition(b" HTTP")[0])
+        plain(b'{"from": "the model"}')(connection, request)
+
+    with answering(model) as target, answering(forwarding(target, seen)) as proxy:
+        login = proxy.replace("//", "//me:word@")
+        with proxied("http://api.example.invalid/v", tmp_path, proxy=login) as (url, _):
+            answers = [parts(call(url, BODY)) for _ in range(2)]
+        sent = asyncio.run(resampled(login))
+
+    assert [(answer[0], answer[2]) for answer in answers] == [(200, b'{"from": "the model"}')] * 2
+    assert (sent.status, sent.body) == (200, b'{"from": "the model"}')
+    assert reached == [b"POST /v/v1/messages"] * 3
+    for request in seen:
+        head = request.partition(b"\r\n\r\n")[0].lower()
+        assert head.startswith(b"post http://api.example.invalid/v/v1/messages http/1.1\r\n")
+        assert b"\r\nhost: api.example.invalid\r\n" in head
+        assert b"\r\nproxy-authorization: basic " in head
+
+
+async def resampled(proxy):
+    made = SampleCall(
+        "http://api.example.invalid/v/v1/messages", {}, "anthropic", 20.0, needs_key=False
+    )
+    async with open_client() as http:
+        return await send_request(http, made, BODY, {"HTTP_PROXY": proxy})
+
+
 @pytest.mark.parametrize(
     ("address", "given", "expected"),
     [
@@ -153,13 +199,21 @@ def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
         ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "*"}, ""),
         (
             "http://api.example",
-            {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:1"},
-            "",
+            {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:2"},
+            "http://proxy:2",
         ),
+        ("http://api.example", {"HTTPS_PROXY": "http://proxy:1"}, ""),
+        (
+            "http://api.example:81",
+            {"http_proxy": "proxy:2", "NO_PROXY": "api.example:80"},
+            "http://proxy:2",
+        ),
+        ("http://api.example:81", {"http_proxy": "proxy:2", "NO_PROXY": "api.example:81"}, ""),
+        ("http://[::1]:8", {"HTTP_PROXY": "http://proxy:1", "ALL_PROXY": "http://proxy:1"}, ""),
         ("https://127.0.0.1:8", {"HTTPS_PROXY": "http://proxy:1"}, ""),
         ("https://localhost", {"HTTPS_PROXY": "http://proxy:1"}, ""),
         ("https://api.example", {}, ""),
     ],
 )
-def test_proxy_is_used_for_tls_beyond_this_machine_alone(address, given, expected):
+def test_proxy_comes_from_the_environment_but_not_for_this_machine(address, given, expected):
     assert proxy_for(address, given) == expected

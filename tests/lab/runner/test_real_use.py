@@ -13,15 +13,18 @@ from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.lab.replay import _print_branches
+from flightlog.lab import service
 from flightlog.lab.config import parse_run_config
 from flightlog.lab.inspect import compare_runs, inspect_address, parse_run_address
 from flightlog.lab.layout import run_meta
 from flightlog.lab.replay.branch import ReplayOptions
 from flightlog.lab.replay.certificate import replay_meta
 from flightlog.lab.replay.service import open_replay_source, replay_session
+from flightlog.lab.runner.run import continue_run
 from flightlog.model.errors import Invalid, Misconfigured, NotFound
+from support.captures import bytes_on_disk
 from support.cli_runs import FLIGHTLOG
-from support.labs import again, config, environment, meta, run
+from support.labs import again, config, environment, meta, run, script
 from support.real_agent import agent_program
 from support.waiting import until
 
@@ -236,3 +239,36 @@ def test_a_refused_branch_says_what_was_sent_before(tmp_path, capsys):
     said = capsys.readouterr().err
     assert sent
     assert "refused after requests of the client's own, $" in said
+
+
+def test_a_referenced_secret_reaches_the_agent_but_no_file_of_the_run(tmp_path):
+    secret = "tk" + "-9fK2" * 5
+    told = bash('echo "env=$SHOP_TOKEN"; tr "\\0" " " < /proc/$PPID/cmdline')
+    given = config(
+        tmp_path,
+        script([told], "done"),
+        "go",
+        env={"SHOP_TOKEN": "${SHOP_TOKEN}", "PLAIN": "${PLAIN_NAME}"},
+        args=["--append-system-prompt", "the token is ${SHOP_TOKEN}"],
+        mcp_config={"mcpServers": {"s": {"command": "false", "env": {"T": "${SHOP_TOKEN}"}}}},
+    )
+    own = {"SHOP_TOKEN": secret, "PLAIN_NAME": "shown"}
+
+    book = run(tmp_path, given, env=environment(tmp_path, **own))
+
+    assert meta(book)["sessions"][0]["stop_reason"] == "completed"
+    assert secret.encode() not in bytes_on_disk(tmp_path / "runs")
+    transcript = (book.path / "session_01" / "transcript.jsonl").read_text()
+    assert "env=[scrubbed]" in transcript
+    assert '"${SHOP_TOKEN}"' in transcript.replace("\\", "")
+    sent = book.path.joinpath("session_01").rglob("*request*")
+    assert any(b"the token is [scrubbed]" in path.read_bytes() for path in sent if path.is_file())
+    frozen = (book.path / "config.yaml").read_text()
+    assert frozen.count("${SHOP_TOKEN}") == 3
+
+    with pytest.raises(Misconfigured, match="not set in the environment: SHOP_TOKEN"):
+        run(tmp_path, given, "second", env=environment(tmp_path, PLAIN_NAME="x"))
+    bare = service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
+    with pytest.raises(Misconfigured, match="not set in the environment: SHOP_TOKEN"):
+        continue_run(again(tmp_path), bare, again=True)
+    assert not (tmp_path / "runs" / "second").exists()

@@ -5,18 +5,22 @@ import json
 import os
 import signal
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from flightlog.app.runtime import open_runtime
 from flightlog.lab import service
 from flightlog.lab.runner.agent_setup import select_driver
-from flightlog.lab.runner.capture import CaptureTarget, _TreeSaver
+from flightlog.lab.runner.capture import CaptureTarget, SharedSaver, _tree_recorder
 from flightlog.lab.runner.context import RunContext, RunWorkTree
 from flightlog.lab.runner.run import add_replicates
 from flightlog.model.exchange import ApiRequest, BodyRef, RequestOrigin
+from support.captures import BODY, exchanges, plain, proxied
 from support.cli_runs import FLIGHTLOG
 from support.labs import again, bash, config, environment, meta, run, script
+from support.upstream import answering, call, parts
 from support.waiting import until
 
 GIT = {f"GIT_{who}_{what}": "x@x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -151,7 +155,8 @@ def test_requests_at_the_same_time_share_a_snapshot(work, tmp_path):
     context = RunContext(
         book, RunWorkTree(book, setting), setting, select_driver(book.config, setting)
     )
-    saver = _TreeSaver(context, CaptureTarget("session_01", 1, context.work_tree.main, tmp_path))
+    target = CaptureTarget("session_01", 1, context.work_tree.main, tmp_path)
+    saver = SharedSaver(_tree_recorder(context, target))
     requests = [
         ApiRequest(index, RequestOrigin.SUBAGENT, "POST", "/", {}, BodyRef("", 0))
         for index in range(101, 125)
@@ -167,3 +172,33 @@ def test_requests_at_the_same_time_share_a_snapshot(work, tmp_path):
     ]
     assert [each.request_index for each in saved] == list(range(101, 125))
     assert len({each.tree for each in saved}) <= 2
+
+
+def test_parallel_calls_through_the_proxy_wait_for_two_saves_at_most(tmp_path):
+    ended, waits = [], []
+
+    def save(requests):
+        time.sleep(0.1)
+        ended.append(len(requests))
+
+    saver = SharedSaver(save)
+
+    async def barrier(request):
+        before = len(ended)
+        await saver.save(request)
+        waits.append(len(ended) - before)
+
+    with (
+        answering(plain(b"{}")) as upstream,
+        proxied(upstream, tmp_path, barrier=barrier) as (url, recorder),
+        ThreadPoolExecutor(24) as pool,
+    ):
+        statuses = [parts(answer)[0] for answer in pool.map(lambda _: call(url, BODY), range(24))]
+
+    assert statuses == [200] * 24
+    assert sum(ended) == len(waits) == 24
+    assert max(waits) <= 2
+    assert len(ended) <= 8
+    assert recorder.losses == []
+    notes = [exchange.response.notes for exchange in exchanges(tmp_path).read_exchanges()]
+    assert notes == [()] * 24

@@ -224,7 +224,7 @@ def test_a_streamed_command_ends_at_its_limit_and_says_so(home, monkeypatch):
 
     assert read == b""
     with pytest.raises(GitError, match="git cat-file did not finish within"):
-        running.wait_for_end()
+        running.finish_command()
 
 
 def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, monkeypatch):

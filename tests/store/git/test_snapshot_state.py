@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.store.git.worktree import SnapshotPolicy
 from support.shadow import fsck, opened
 
 ENV = {
@@ -35,14 +36,12 @@ def picture(folder):
     found = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()
-        data = (
-            b""
-            if path.is_dir()
-            else str(path.readlink())
-            if path.is_symlink()
-            else path.read_bytes()
-        )
-        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data)
+        data, names = b"", 0
+        if path.is_symlink():
+            data = str(path.readlink())
+        elif path.is_file():
+            data, names = path.read_bytes(), status.st_nlink
+        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data, names)
     return found
 
 
@@ -195,3 +194,43 @@ def test_a_lock_of_a_running_git_is_not_restored(work):
     trees.restore_snapshot("baseline")
 
     assert not Path(work / ".git" / "index.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("echo 1 > h1; ln h1 h2; ln h1 src/h3", "echo 2 >> h1; rm h2"),
+        ("echo 1 > h1; echo 1 > h2", "rm h2; ln h1 h2; echo 3 >> h1"),
+        ("mkdir only; mkfifo -m 640 only/pipe", "rm -r only; mkfifo new; mkdir d; mkfifo d/p"),
+        ("mv .git ../elsewhere; ln -s ../elsewhere .git", "rm .git; git init -q"),
+        ("true", "rm -r .git; echo gitdir: /none > .git"),
+        ("mkdir node_modules; echo 1 > node_modules/m", "echo 2 > node_modules/m; mkdir .venv"),
+        ("touch .git/old.lock", "touch .git/index.lock .git/objects/pack/tmp_pack_1"),
+        ("head -c 34000000 /dev/zero > large", "echo 1 > large"),
+        ("echo 1 > src/no; chmod 0 src/no; chmod 555 src", "chmod 755 src; rm -f src/no"),
+    ],
+)
+def test_what_an_agent_does_to_unusual_files_is_undone(work, before, after):
+    subprocess.run(["sh", "-ec", before], cwd=work, env=ENV, check=True)
+    found = picture(work)
+    trees = opened(work, SnapshotPolicy(heavy=(), file_bytes_max=1 << 30))
+    trees.save_snapshot("original")
+    subprocess.run(["sh", "-ec", after], cwd=work, env=ENV, check=True)
+    assert picture(work) != found
+
+    trees.restore_snapshot("original")
+
+    assert picture(work) == found
+    trees.save_snapshot("again")
+    assert trees.diff_snapshots("original", "again") == []
+
+
+def test_a_file_that_a_snapshot_left_out_is_not_deleted_by_a_restore(work):
+    (work / "large").write_bytes(bytes(2000))
+    trees = opened(work, SnapshotPolicy(file_bytes_max=1000))
+    trees.save_snapshot("original")
+    (work / "large").write_bytes(b"small now")
+
+    trees.restore_snapshot("original")
+
+    assert (work / "large").read_bytes() == b"small now"

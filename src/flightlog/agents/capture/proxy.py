@@ -79,6 +79,9 @@ class Upstream:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         self._base = url.raw_path.rstrip("/")
         self._host = f"Host: {url.host_port_subcomponent}\r\n"
+        if proxy_url and url.scheme == "http":  # without a tunnel, the proxy reads the whole URL
+            self._base = f"http://{url.host_port_subcomponent}{self._base}"
+            self._host += f"Proxy-Authorization: {login.encode()}\r\n" if login else ""
 
     def url_of(self, path: str) -> str:
         """Return the URL that a path below the token is sent to, without a login."""

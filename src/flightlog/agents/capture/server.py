@@ -63,14 +63,17 @@ def trust_certificates(paths: tuple[str, ...]) -> ssl.SSLContext | bool:
 def proxy_for(address: str, environ: Mapping[str, str]) -> str:
     """Return this machine's proxy for `address`, or "".
 
-    Only an address with TLS gets one: the proxy then forwards a tunnel and never sees the key.
+    With TLS the proxy forwards a tunnel and never sees the key. This machine itself is never
+    reached through one.
     """
     url = urlsplit(address)
-    names = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+    own = f"{url.scheme}_proxy"
+    names = (own.upper(), own, "ALL_PROXY", "all_proxy")
     proxy = next((environ[name] for name in names if environ.get(name)), "")
     exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    direct = url.scheme != "https" or is_loopback(address)
-    if direct or proxy_bypass_environment(f"{url.hostname}:{url.port or ''}", {"no": exempt}):
+    if is_loopback(address) or proxy_bypass_environment(
+        f"{url.hostname}:{url.port or ''}", {"no": exempt}
+    ):
         return ""
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 

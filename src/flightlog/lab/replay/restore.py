@@ -24,6 +24,7 @@ from flightlog.store.directories import remove_tree
 from flightlog.store.files import process_tag, replace_file
 from flightlog.store.git.repository import remove_stale
 from flightlog.store.git.snapshots import WorkTreeSnapshots
+from flightlog.store.git.worktree import SnapshotPolicy
 from flightlog.store.locks import exclusive_lock, find_holder
 
 TREE = "tree"
@@ -31,6 +32,8 @@ SOURCE_GIT = "source_git"
 _LOCK = ".replay-in-place.lock"
 _MARKER = ".in_place"
 _SCRATCH = ".work-"
+# What a run changes in place has to come back: installed packages and large files, too.
+_EVERYTHING = SnapshotPolicy(heavy=(), file_bytes_max=8 << 30, total_bytes_max=8 << 30)
 _REGISTRY = "in-place"  # in the data directory, a file with the path of each such run
 
 
@@ -158,7 +161,7 @@ def _restore_after_kill(run: RunStore, environment: RunEnvironment) -> str:
 
 def _open_original(run: RunStore, environment: RunEnvironment) -> WorkTreeSnapshots:
     work_dir = Path(run.config.work_dir).resolve()
-    return environment.open_snapshots(run.shadow_dir, work_dir, work_dir, line="original")
+    return environment.open_snapshots(run.shadow_dir, work_dir, work_dir, "original", _EVERYTHING)
 
 
 def _restore_original(run: RunStore, trees: WorkTreeSnapshots, environment: RunEnvironment) -> None:

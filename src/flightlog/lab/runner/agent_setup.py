@@ -24,7 +24,13 @@ from flightlog.agents.claude_code.driver import (
 )
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.protocol import Driver
-from flightlog.lab.config import RunConfig, SessionConfig, referenced_names, resolve_references
+from flightlog.lab.config import (
+    RunConfig,
+    SessionConfig,
+    referenced_names,
+    referenced_secrets,
+    resolve_references,
+)
 from flightlog.lab.runner.context import RunEnvironment
 from flightlog.model.errors import Invalid
 
@@ -44,7 +50,11 @@ class PermissionMode(Struct, frozen=True):
 
 
 def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
-    """Return the driver of the configured agent; raise NotFound if the agent is not installed."""
+    """Return the driver of the configured agent.
+
+    Raises NotFound if it is not installed, Misconfigured if a variable it refers to is not set.
+    """
+    referenced_secrets(config, environment.environ)
     match config.engine:
         case "scripted":
             return scripted_driver(config.model, __version__)
@@ -76,6 +86,11 @@ def agent_credentials(config: RunConfig, environ: Mapping[str, str]) -> dict[str
         key = environ.get("OPENROUTER_API_KEY", "")
         return {"ANTHROPIC_AUTH_TOKEN": key} if key else {}
     return {name: environ[name] for name in _KEYS if environ.get(name)}
+
+
+def known_secrets(config: RunConfig, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values that the agent gets and no file of the run may hold."""
+    return (*agent_credentials(config, environ).values(), *referenced_secrets(config, environ))
 
 
 def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
@@ -131,7 +146,8 @@ def agent_environment(
     elif "CLAUDE_CONFIG_DIR" in environment.environ:
         variables["CLAUDE_CONFIG_DIR"] = environment.environ["CLAUDE_CONFIG_DIR"]
     own = {name: resolve_references(text, environment.environ) for name, text in config.env.items()}
-    passed = {name: environment.environ[name] for name in referenced_names(config)}
+    # The agent itself resolves the references in its configuration of servers.
+    passed = {name: environment.environ[name] for name in referenced_names(config.mcp_config)}
     return variables | QUIET | passed | own
 
 
@@ -154,8 +170,7 @@ def agent_arguments(
 ) -> list[str]:
     if config.engine != "claude_code":
         turns = str(session.max_turns or config.max_turns)
-        own = ["--max-turns", turns] if config.engine == "scripted" else []
-        return [*own, *config.args]
+        return ["--max-turns", turns] if config.engine == "scripted" else []
     options = SessionOptions(
         config.model,
         session.max_turns or config.max_turns,
@@ -178,7 +193,12 @@ def agent_arguments(
     if config.mcp_config:
         servers = config.mcp_config
         more += ["--mcp-config", servers if isinstance(servers, str) else json.dumps(servers)]
-    return [*session_arguments(options, resumes=resumes), *more, *config.args]
+    return [*session_arguments(options, resumes=resumes), *more]
+
+
+def own_arguments(config: RunConfig, environ: Mapping[str, str]) -> list[str]:
+    """Return the arguments of the configuration, with their references resolved."""
+    return [resolve_references(word, environ) for word in config.args]
 
 
 def _subagent_definition(agent: Any) -> dict[str, Any]:

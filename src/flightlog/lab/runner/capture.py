@@ -30,8 +30,8 @@ from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_res
 from flightlog.lab.events import CostRecorded, SnapshotSaved
 from flightlog.lab.runner.agent_setup import (
     UPSTREAMS,
-    agent_credentials,
     is_captured,
+    known_secrets,
     resolve_upstream,
 )
 from flightlog.lab.runner.context import RunContext
@@ -79,14 +79,14 @@ def capture_session(
     )
     recorder = ExchangeRecorder(
         exchanges,
-        tuple(agent_credentials(config, environment.environ).values()),
+        known_secrets(config, environment.environ),
         _cost_recorder(context, target),
     )
     settings = ProxySettings(
         upstream,
         environment.runtime.new_id().replace("-", ""),
         lambda: f"req_{environment.runtime.new_id().replace('-', '')[:24]}",
-        barrier=_TreeSaver(context, target).save,
+        barrier=SharedSaver(_tree_recorder(context, target)).save,
         rewrite=_within_budget(context, rewrite),
         proxy=proxy_for(upstream, environment.environ),
         certificates=certificate_files(environment.environ),
@@ -121,17 +121,35 @@ def _cost_recorder(context: RunContext, target: CaptureTarget) -> Callable[[byte
     return record
 
 
-class _TreeSaver:
-    """Saves the work tree for each request; requests that come meanwhile share the next snapshot."""
+def _tree_recorder(
+    context: RunContext, target: CaptureTarget
+) -> Callable[[list[ApiRequest]], None]:
+    """Return a callback that saves the work tree and records the snapshot for each request."""
 
-    def __init__(self, context: RunContext, target: CaptureTarget) -> None:
-        self._context = context
-        self._target = target
+    def record(requests: list[ApiRequest]) -> None:
+        session, attempt = target.session, target.attempt
+        name = snapshot_name(session, attempt, requests[0].index)
+        snapshot = context.work_tree.save_tree(target.trees, name)
+        if snapshot is not None:
+            at_ms = int(context.environment.runtime.clock.now_s() * 1000)
+            for request in requests:
+                place = (snapshot.name, request.index, request.agent_id, at_ms)
+                context.run.append(SnapshotSaved(session, attempt, *place))
+
+    return record
+
+
+class SharedSaver:
+    """Saves something for each request; requests that come meanwhile share the next save."""
+
+    def __init__(self, save_for: Callable[[list[ApiRequest]], None]) -> None:
+        """Use `save_for`, which is called on another thread, once at a time."""
+        self._save_for = save_for
         self._waiting: list[tuple[ApiRequest, asyncio.Future[None]]] = []
         self._worker: asyncio.Task[None] | None = None
 
     async def save(self, request: ApiRequest) -> None:
-        """Wait until the tree as it is now is saved for this request."""
+        """Wait until a save that began after this request has ended."""
         loop = asyncio.get_running_loop()
         saved: asyncio.Future[None] = loop.create_future()
         self._waiting.append((request, saved))
@@ -143,31 +161,13 @@ class _TreeSaver:
         loop = asyncio.get_running_loop()
         while self._waiting:
             group, self._waiting = self._waiting, []
-            requests = [request for request, _ in group]
+            failure = None
             try:
-                await loop.run_in_executor(None, self._save_for, requests)
+                await loop.run_in_executor(None, self._save_for, [request for request, _ in group])
             except Exception as error:  # noqa: BLE001 - each of these requests reports it
-                for saved in _left_waiting(group):
-                    saved.set_exception(error)
-            else:
-                for saved in _left_waiting(group):
-                    saved.set_result(None)
-
-    def _save_for(self, requests: list[ApiRequest]) -> None:
-        session, attempt = self._target.session, self._target.attempt
-        name = snapshot_name(session, attempt, requests[0].index)
-        snapshot = self._context.work_tree.save_tree(self._target.trees, name)
-        if snapshot is not None:
-            at_ms = int(self._context.environment.runtime.clock.now_s() * 1000)
-            for request in requests:
-                place = (snapshot.name, request.index, request.agent_id, at_ms)
-                self._context.run.append(SnapshotSaved(session, attempt, *place))
-
-
-def _left_waiting(
-    group: "list[tuple[ApiRequest, asyncio.Future[None]]]",
-) -> "list[asyncio.Future[None]]":
-    return [saved for _, saved in group if not saved.cancelled()]
+                failure = error
+            for saved in (saved for _, saved in group if not saved.cancelled()):
+                saved.set_exception(failure) if failure else saved.set_result(None)
 
 
 def _within_budget(context: RunContext, rewrite: Rewrite | None) -> Rewrite:

@@ -31,7 +31,7 @@ from flightlog.store.directories import copy_tree, publish_dir, remove_tree
 from flightlog.store.files import create_file, resolve_inside
 from flightlog.store.git.snapshot_state import find_outer_git_dir
 from flightlog.store.git.snapshots import WorkTreeSnapshots, open_trees
-from flightlog.store.git.worktree import SnapshotDirs, WorkTreeSnapshot
+from flightlog.store.git.worktree import SnapshotDirs, SnapshotPolicy, WorkTreeSnapshot
 
 Tell = Callable[[str, str, float], None]  # session, message ("": an answer), spent so far
 SubmitJob = Callable[[Job], "Future[bytes]"]
@@ -63,7 +63,12 @@ class RunEnvironment(Struct, frozen=True):
         return Path(self.runtime.home)
 
     def open_snapshots(
-        self, shadow: Path, work_tree: Path, work_dir: Path, *, line: str
+        self,
+        shadow: Path,
+        work_tree: Path,
+        work_dir: Path,
+        line: str,
+        policy: SnapshotPolicy | None = None,
     ) -> WorkTreeSnapshots:
         """Open the repository at `shadow` for snapshots of `work_tree`, in sequence `line`.
 
@@ -73,7 +78,7 @@ class RunEnvironment(Struct, frozen=True):
         if outer is not None and work_tree != work_dir:
             outer = outer_copy_of(work_tree)
         dirs = SnapshotDirs(shadow, work_tree, self.home, self.runtime.program_path, outer)
-        return open_trees(dirs, now=self.runtime.clock.now_s, line=line)
+        return open_trees(dirs, policy, now=self.runtime.clock.now_s, line=line)
 
     def create_run(self, path: Path, config: RunConfig, text: str = "") -> RunStore:
         """Create a run's directory and record the run as the person's own."""
@@ -162,7 +167,7 @@ class RunWorkTree:
 
     def _open_trees(self, work_tree: Path, line: str) -> WorkTreeSnapshots:
         shadow = self._run.shadow_dir
-        return self._environment.open_snapshots(shadow, work_tree, self.work_dir, line=line)
+        return self._environment.open_snapshots(shadow, work_tree, self.work_dir, line)
 
 
 class Budget:

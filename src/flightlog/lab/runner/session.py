@@ -51,9 +51,7 @@ _NO_TIMEOUT_S = 7 * 24 * 3600.0  # a week: waiting needs some number, and no ses
 
 def collect_output(context: RunContext, session: str, session_id: str) -> bool:
     """Copy the agent's output into the session's directory; return whether it has a transcript."""
-    scrub = Scrubber(
-        agent_setup.agent_credentials(context.run.config, context.environment.environ).values()
-    )
+    scrub = _make_scrubber(context)
     folder = context.run.path / session
     has_transcript = False
     for name, path in list_output(transcript_dir(context), session_id):
@@ -65,6 +63,10 @@ def collect_output(context: RunContext, session: str, session_id: str) -> bool:
         replace_file(resolve_inside(folder, name), scrub.clean_bytes(data), durable=True)
         has_transcript = has_transcript or name == TRANSCRIPT
     return has_transcript
+
+
+def _make_scrubber(context: RunContext) -> Scrubber:
+    return Scrubber(agent_setup.known_secrets(context.run.config, context.environment.environ))
 
 
 def place_transcript(context: RunContext, parent: SessionAttempt) -> None:
@@ -165,8 +167,7 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
         answers = pluralize(budget.unpriced, "answer")
         notes.append(f"{answers} of unknown price: the budget could not be enforced")
     error = "; ".join(note for note in notes if note)
-    for secret in agent_setup.agent_credentials(run.config, context.environment.environ).values():
-        error = error.replace(secret, "[scrubbed]") if secret else error
+    error = _make_scrubber(context).clean_text(error)
     outcome_fields = (outcome.exit_code, error, result.num_turns, result.cost_usd, session_id)
     run.append(
         RunSessionEnded(planned.session_dir, start.attempt, reason, tree, *outcome_fields),
@@ -232,6 +233,7 @@ def _run_agent(
     arguments = agent_setup.agent_arguments(
         config, session, context.mode, budget_usd=budget_usd, resumes=bool(resume)
     )
+    own_arguments = agent_setup.own_arguments(config, environment.environ)
     arguments = _put_long_prompt_aside(arguments, run.scratch_dir / "tmp" / f"{session_id}.txt")
     prompt = AgentPrompt(
         start.prompt or session.prompt,
@@ -240,7 +242,7 @@ def _run_agent(
         session_id,
         resume,
         bool(resume),
-        (*arguments, *start.arguments, *hook_arguments),
+        (*arguments, *own_arguments, *start.arguments, *hook_arguments),
         context.command_prefix(start.work_tree or context.work_tree.tree),
     )
     agent = context.driver.start(prompt)

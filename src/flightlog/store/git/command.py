@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -28,12 +29,8 @@ _CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobyt
 # bare repository for one, and runs what its configuration says.
 SAFE_VERSION = (2, 38)
 _ALWAYS = (
-    "-c",
-    "safe.bareRepository=explicit",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.quotePath=false",
+    *("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false"),
+    *("-c", "core.quotePath=false"),
 )
 _READING = ("-c", "log.showSignature=false", "-c", "submodule.recurse=false")
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -44,7 +41,7 @@ _READING_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
 }
 _CHANGING = frozenset(
-    (
+    [
         "commit-tree",
         "fetch",
         "hash-object",
@@ -53,7 +50,7 @@ _CHANGING = frozenset(
         "update-index",
         "update-ref",
         "write-tree",
-    )
+    ]
 )
 # Variables with which a person makes git sign in at a remote.
 _SIGN_IN = re.compile(
@@ -136,10 +133,29 @@ class GitProcess:
         self._name = name
         self._limit_s = limit_s
         self._end_s = time.monotonic() + limit_s
+        self._timer = threading.Timer(limit_s, child.kill)
+
+    def send_input(self, data: bytes) -> None:
+        """Send it a few lines and go on; an error shows at its end."""
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):
+            self._child.stdin.write(data)
+            self._child.stdin.flush()
 
     def finish_command(self, stdin: bytes = b"") -> bytes:
-        """Wait for its end and return its output; raise `GitError` if it fails."""
-        return self.wait_for_answer(stdin).require_success()
+        """Wait for its end and return its output; raise `GitError` if it fails or takes too long.
+
+        For commands that run no hook: a program that git left behind would be waited for.
+        """
+        # `communicate` with a limit would look for the end of git in steps of 1 ms and more.
+        self._start_timer()
+        with self._child as child:
+            out, stderr = child.communicate(stdin)
+        is_late = self._timer.finished.is_set()
+        self._timer.cancel()
+        if is_late:
+            raise self._timeout_error()
+        return self._make_result(out, stderr).require_success()
 
     def wait_for_answer(self, stdin: bytes = b"") -> GitResult:
         """Wait for its end and return the result; kill it after the time limit."""
@@ -151,26 +167,22 @@ class GitProcess:
             except subprocess.TimeoutExpired as error:
                 child.kill()
                 raise self._timeout_error() from error
-        return GitResult(self._name, child.returncode, out, stderr.decode("utf-8", "replace"))
+        return self._make_result(out, stderr)
 
     def open_streams(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Return stdin and stdout, to be used while it runs; `wait_for_end` must follow."""
-        self._timer = threading.Timer(self._limit_s, self._child.kill)
-        self._timer.daemon = True
-        self._timer.start()
+        """Return stdin and stdout, to be used while it runs; `finish_command` must follow."""
+        self._start_timer()
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         return self._child.stdin, self._child.stdout
 
-    def wait_for_end(self) -> None:
-        """Wait for a streamed command; raise `GitError` if it failed or was killed."""
-        _, stderr = self._child.communicate()
-        self._timer.cancel()
-        if self._child.returncode < 0:
-            raise self._timeout_error()
-        GitResult(
-            self._name, self._child.returncode, b"", stderr.decode("utf-8", "replace")
-        ).require_success()
+    def _start_timer(self) -> None:
+        if self._timer.ident is None:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _make_result(self, out: bytes, stderr: bytes) -> GitResult:
+        return GitResult(self._name, self._child.returncode, out, stderr.decode("utf-8", "replace"))
 
     def _timeout_error(self) -> GitError:
         return GitError(f"git {self._name} did not finish within {self._limit_s:.0f} s")

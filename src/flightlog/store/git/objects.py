@@ -12,7 +12,7 @@ from typing import Any
 
 from flightlog.model.errors import Unreadable
 from flightlog.store.files import replace_file, sync_files
-from flightlog.store.git.repository import ShadowRepository
+from flightlog.store.git.repository import ShadowRepository, parse_batch
 
 TreeEntry = tuple[str, str]  # git's mode, object id
 
@@ -27,11 +27,8 @@ class ObjectStore:
 
     def __init__(self, repository: ShadowRepository) -> None:
         self._repository = repository
+        self.git_dir = repository.git_dir
         self._written: list[Path] = []
-
-    def write_blob(self, data: bytes) -> TreeEntry:
-        """Write a file's content and return its entry in a tree; `sync_written` must follow."""
-        return "100644", self._write("blob", data)
 
     def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
         """Write nested trees and return the id of the top."""
@@ -46,7 +43,7 @@ class ObjectStore:
 
     def keep_object(self, object_id: str) -> None:
         """Keep an object with a ref; it is written whole, so that several lines can do it at once."""
-        path = self._repository.git_dir / "refs" / "state" / object_id
+        path = self.git_dir / "refs" / "state" / object_id
         if not path.exists():
             replace_file(path, f"{object_id}\n".encode(), durable=False)
             self._written.append(path)
@@ -68,15 +65,10 @@ class ObjectStore:
         out = self._repository.run_git(
             ["cat-file", "--batch"], stdin="".join(f"{name}\n" for name in unique).encode()
         )
-        blobs, at_byte = {}, 0
-        for name in unique:
-            end = out.index(b"\n", at_byte)
-            words = out[at_byte:end].split()
-            if len(words) != 3:
-                hint = "restore the run from a backup"
-                raise Unreadable(f"an object of a snapshot is missing: {name}", hint=hint)
-            blobs[name] = out[end + 1 : end + 1 + int(words[2])]
-            at_byte = end + int(words[2]) + 2
+        blobs = parse_batch(out, unique)
+        if missing := [name for name in unique if name not in blobs]:
+            hint = "restore the run from a backup"
+            raise Unreadable(f"an object of a snapshot is missing: {missing[0]}", hint=hint)
         return blobs
 
     def hash_files(self, folder: Path, paths: Collection[str], index: Path) -> dict[str, str]:
@@ -107,12 +99,13 @@ class ObjectStore:
             data = mode.encode() + b" " + encoded + b"\0" + bytes.fromhex(object_id)
             # Git sorts a directory as if its name ended with a slash.
             rows.append((encoded + (b"/" if is_folder else b""), data))
-        return self._write("tree", b"".join(data for _, data in sorted(rows)))
+        return self.write_object("tree", b"".join(data for _, data in sorted(rows)))
 
-    def _write(self, kind: str, data: bytes) -> str:
+    def write_object(self, kind: str, data: bytes) -> str:
+        """Write a blob, tree or commit and return its id; `sync_written` must follow."""
         raw = b"%s %d\0" % (kind.encode(), len(data)) + data
         name = _hash_object(raw)
-        path = self._repository.git_dir / "objects" / name[:2] / name[2:]
+        path = self.git_dir / "objects" / name[:2] / name[2:]
         if not path.exists():
             replace_file(path, zlib.compress(raw, 1), durable=False, mode=0o444)
             self._written.append(path)

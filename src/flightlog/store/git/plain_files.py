@@ -5,20 +5,22 @@ A table of times is stored whole once, then as what changed since.
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 
+from flightlog.store.directories import remove_tree
 from flightlog.store.files import ensure_dir, replace_file
 from flightlog.store.git.objects import blob_id
 
 GONE = (0, 0)
 OBJECTS = "objects/"
+SYMLINK = "-> "  # the text of a `.git` file begins with `gitdir: `
 RACY_NS = 50_000_000  # a directory changed so recently may change again with the same time
 _PACK_BYTES_MAX = 1 << 30  # a larger pack is left out; a restore uses the one that is there
-_SKIPPED = ("fsmonitor--daemon", "tmp_obj_", "tmp_pack_", "tmp_idx_")
+_TRANSIENT = ("tmp_obj_", "tmp_pack_", "tmp_idx_")
 Stamp = tuple[int, int]  # mtime in nanoseconds, permission bits
 Signature = tuple[int, int, int, int]  # mtime in nanoseconds, size, inode, mode
 
@@ -61,10 +63,10 @@ def apply_stamps(
         (root / path.strip("/")).mkdir(exist_ok=True, parents=True)
     for path in (*files, *reversed(folders)):
         if path in stamps:
-            _set_stamp(root / path.strip("/"), stamps[path])
+            set_stamp(root / path.strip("/"), stamps[path])
 
 
-def _set_stamp(path: Path, stamp: Stamp) -> None:
+def set_stamp(path: Path, stamp: Stamp) -> None:
     mtime_ns, mode = stamp
     try:
         status = path.lstat()
@@ -109,9 +111,7 @@ def _list_folder(git_dir: Path, folder: str) -> Iterator[tuple[str, Signature]]:
     with os.scandir(git_dir / folder) as entries:
         for entry in entries:
             path = f"{folder}{entry.name}"
-            # A restored lock would block git.
-            is_lock = entry.name.endswith(".lock") and not folder.startswith(OBJECTS)
-            if is_lock or entry.name.startswith(_SKIPPED):
+            if entry.name == "fsmonitor--daemon":
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)
@@ -122,6 +122,14 @@ def _list_folder(git_dir: Path, folder: str) -> Iterator[tuple[str, Signature]]:
                 yield f"{path}/", (mtime, 0, status.st_ino, mode)
             elif (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and size <= _PACK_BYTES_MAX:
                 yield path, (mtime, size, status.st_ino, mode)
+
+
+def is_transient(path: str) -> bool:
+    """Return whether git removes a file itself: its name is noted, so that a new one is removed."""
+    name = path.rpartition("/")[2]
+    return name.startswith(_TRANSIENT) or (  # a restored lock would block git
+        name.endswith(".lock") and not path.startswith(OBJECTS)
+    )
 
 
 def git_mode(mode: int) -> str:
@@ -149,3 +157,38 @@ def write_plain(path: Path, data: bytes, *, is_link: bool) -> None:
         path.symlink_to(os.fsdecode(data))
     else:
         replace_file(path, data, durable=False, mode=0o644)
+
+
+def group_names(inodes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each file that has several."""
+    groups: dict[int, list[str]] = {}
+    for path, inode in sorted(inodes.items()):
+        groups.setdefault(inode, []).append(path)
+    return tuple(tuple(names) for names in groups.values() if len(names) > 1)
+
+
+def link_files(top: Path, first: str, others: Iterable[str]) -> None:
+    """Make files one again that a restore wrote separately; one that is gone meanwhile stays so."""
+    for path in others:
+        with suppress(FileNotFoundError):
+            if not (top / first).samefile(top / path):
+                (top / path).unlink()
+                (top / path).hardlink_to(top / first)
+
+
+def restore_link(link: Path, text: str) -> None:
+    """Restore a `.git` that names a repository elsewhere: a file, or a symbolic link."""
+    target = text.removeprefix(SYMLINK)
+    if target != text:
+        if not link.is_symlink() or str(link.readlink()) != target:
+            remove_new_repository(link)
+            link.symlink_to(target)
+    elif link.is_symlink() or not link.is_file() or link.read_bytes() != os.fsencode(text):
+        remove_tree(link)
+        replace_file(link, os.fsencode(text), durable=False, mode=0o644)
+
+
+def remove_new_repository(path: Path) -> None:
+    """Remove the `.git` of a repository that a snapshot does not have."""
+    remove_tree(path)
+    path.unlink(missing_ok=True)

@@ -55,8 +55,10 @@ _CONFIG = """\
 """
 # This file overrides all others: no line ends, filters or encodings of the project change a byte.
 _ATTRIBUTES = "* -text !eol -ident !filter !working-tree-encoding !diff !merge\n"
-AUTHOR = {f"GIT_{who}_NAME": "flightlog" for who in ("AUTHOR", "COMMITTER")} | {
-    f"GIT_{who}_EMAIL": "flightlog@localhost" for who in ("AUTHOR", "COMMITTER")
+_NAME, _EMAIL = "flightlog", "flightlog@localhost"
+IDENTITY = f"{_NAME} <{_EMAIL}>"
+AUTHOR = {f"GIT_{who}_NAME": _NAME for who in ("AUTHOR", "COMMITTER")} | {
+    f"GIT_{who}_EMAIL": _EMAIL for who in ("AUTHOR", "COMMITTER")
 }
 _SETTINGS = {
     **AUTHOR,
@@ -250,8 +252,13 @@ def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str
     out = run_git(
         repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in unique).encode()
     )
+    return parse_batch(out, unique)
+
+
+def parse_batch(out: bytes, names: Iterable[str]) -> dict[str, bytes]:
+    """Return what `git cat-file --batch` printed for `names`; missing objects are left out."""
     contents, at_byte = {}, 0
-    for name in unique:
+    for name in names:
         end = out.index(b"\n", at_byte)
         words = out[at_byte:end].split()
         at_byte = end + 1
@@ -315,18 +322,6 @@ class ShadowRepository(Struct, frozen=True):
         }
         folder = Path(environment.get("GIT_WORK_TREE", git_dir))
         return start_command([find_git(path), *command], environment, folder, _LIMIT_S, held)
-
-    def run_both(
-        self, one: Sequence[str], other: Sequence[str], more: Mapping[str, str], held: int
-    ) -> tuple[bytes, bytes]:
-        """Run two git commands at once and return the output of each."""
-        first = self.start_git(one, more=more, held=held)
-        second = self.start_git(other, more=more, held=held)
-        try:
-            output = first.finish_command()
-        finally:
-            other_output = second.finish_command()
-        return output, other_output
 
     def _check_settings(self) -> None:
         """Raise an error unless the settings are ours: a run of another person may bring others."""

@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct, field
 
 from flightlog.model.errors import UNREADABLE
-from flightlog.store.directories import remove_tree
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_file
 from flightlog.store.git.command import GitError
 from flightlog.store.git.objects import ObjectStore, TreeEntry
@@ -30,26 +29,31 @@ from flightlog.store.git.plain_files import (
     GONE,
     OBJECTS,
     RACY_NS,
+    SYMLINK,
     Signature,
     Stamp,
     StampTable,
     apply_stamps,
     dump_stamps,
     git_mode,
+    group_names,
     has_content,
+    is_transient,
+    link_files,
     parse_stamps,
+    remove_new_repository,
+    restore_link,
     scan_git_dir,
+    set_stamp,
     stamp_of,
     write_plain,
 )
-from flightlog.store.git.repository import ShadowRepository, find_common_dir
+from flightlog.store.git.repository import find_common_dir
 
 OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
 _PACK_FROM = 64  # files; fewer are faster as single objects
 _CHANGES_MAX = 500  # then a new full table is written: each snapshot repeats the changes
-
-
 IndexIdentity = tuple[int, int, int] | None
 
 
@@ -66,6 +70,8 @@ class StateNote(Struct):
 
     stamps: StampTable
     links: dict[str, str] = {}
+    hard_links: tuple[tuple[str, ...], ...] = ()
+    specials: dict[str, Stamp] = {}
     git_dirs: tuple[GitDirNote, ...] = ()
 
     def dump(self) -> str:
@@ -104,6 +110,8 @@ class _StateTables(Struct):
     index: IndexIdentity = None
     stamps: StampTable = field(default_factory=StampTable)
     folders: dict[str, int] = field(default_factory=dict)
+    inodes: dict[str, int] = field(default_factory=dict)  # of files with several names
+    specials: dict[str, Stamp] = field(default_factory=dict)  # pipes and sockets, with their kind
     git_dirs: dict[str, GitDirTable] = field(default_factory=dict)
     scanned_ns: int = 0
 
@@ -125,18 +133,17 @@ class StateRecorder:
 
     def __init__(
         self,
-        repository: ShadowRepository,
+        objects: ObjectStore,
         work_tree: Path,
         own: Path,
         outer: Path | None,
         heavy: Collection[str],
     ) -> None:
         """Record `work_tree`; `own` is the line's directory, `outer` a git directory elsewhere."""
-        self._repository, self._work_tree, self._own = repository, work_tree, own
+        self._objects, self._work_tree, self._own = objects, work_tree, own
         self._outer = outer
         self._heavy = frozenset((*heavy, ".git"))
         self._tables: _StateTables | None = None
-        self._objects = ObjectStore(repository)
 
     def save_state(
         self,
@@ -144,16 +151,19 @@ class StateRecorder:
         nested: Collection[str],
         index: tuple[Callable[[], Iterable[str]], IndexIdentity],
     ) -> StateNote:
-        """Store the present state and return its note.
+        """Store the present state and return its note; the store's `sync_written` must follow.
 
         `changed` are the files that differ from the last snapshot; `index` lists all files, and
         identifies the index that the last snapshot left.
         """
         list_files, left = index
+        links = dict(self._read_links(nested))
         tables = self._tables if self._tables is not None else self._load_tables()
         if left is None or tables.index != left or len(tables.stamps.changed) > _CHANGES_MAX:
-            tables.stamps, tables.folders, changed = StampTable(), {}, list_files()
-        stamps = {path: stamp for path in changed if (stamp := self._stamp(path))}
+            tables.stamps, tables.folders = StampTable(), {}
+            changed = [*list_files(), *map(_link_path, links)]
+            tables.inodes, tables.specials = {}, {}
+        stamps = {path: stamp for path in changed if (stamp := self._stamp(path, tables.inodes))}
         self._add_stamps(tables.stamps, stamps | self._folder_stamps(tables))
         git_dirs = dict(self._find_git_dirs(nested))
         tables.git_dirs = {name: tables.git_dirs.get(name, GitDirTable()) for name in git_dirs}
@@ -161,10 +171,11 @@ class StateRecorder:
             self._save_git_dir(name, path, tables.git_dirs[name]) for name, path in git_dirs.items()
         ]
         self._tables = tables
-        self._objects.sync_written()
         # A copy: the next snapshot changes the table.
         own = StampTable(tables.stamps.base, dict(tables.stamps.changed))
-        return StateNote(own, dict(self._read_links(nested)), tuple(notes))
+        return StateNote(
+            own, links, group_names(tables.inodes), dict(tables.specials), tuple(notes)
+        )
 
     def remember_index(self, index: IndexIdentity) -> None:
         """Note the index that belongs to what was saved."""
@@ -197,18 +208,32 @@ class StateRecorder:
         with os_errors_as_unavailable(self._work_tree):
             for folder in self._folder_stamps(_StateTables()):
                 if (folder.rstrip("/") or ".") not in names:
-                    _remove_new_repository(self._work_tree / folder.strip("/") / ".git")
+                    remove_new_repository(self._work_tree / folder.strip("/") / ".git")
             for name, text in note.links.items():
-                link = self._work_tree / name / ".git"
-                if not link.is_file() or link.read_bytes() != os.fsencode(text):
-                    replace_file(link, os.fsencode(text), durable=False, mode=0o644)
+                restore_link(self._work_tree / name / ".git", text)
             for git_dir in note.git_dirs:
                 is_outer = git_dir.where == OUTER
                 path = self._outer if is_outer else self._work_tree / git_dir.where / ".git"
                 if path is not None:
                     self._restore_git_dir(path, git_dir)
+            for first, *others in note.hard_links:
+                link_files(self._work_tree, first, others)
+            self._restore_specials(note.specials)
             present = set(self._folder_stamps(_StateTables()))
-            apply_stamps(self._work_tree, self._read_stamps(note.stamps), set(files), present)
+            stamped = {*files, *map(_link_path, note.links)}
+            apply_stamps(self._work_tree, self._read_stamps(note.stamps), stamped, present)
+
+    def _restore_specials(self, specials: Mapping[str, Stamp]) -> None:
+        """Remove new pipes and sockets and make missing pipes; a socket needs its server."""
+        tables = _StateTables()
+        self._folder_stamps(tables)
+        for path in tables.specials.keys() - specials.keys():
+            (self._work_tree / path).unlink()
+        for path, (mtime_ns, mode) in specials.items():
+            if path not in tables.specials and stat.S_ISFIFO(mode):
+                ensure_dir((self._work_tree / path).parent, durable=False)
+                os.mkfifo(self._work_tree / path)
+                set_stamp(self._work_tree / path, (mtime_ns, stat.S_IMODE(mode)))
 
     def _find_git_dirs(self, nested: Iterable[str]) -> Iterator[tuple[str, Path]]:
         if self._outer is not None:
@@ -221,14 +246,19 @@ class StateRecorder:
     def _read_links(self, nested: Iterable[str]) -> Iterator[TreeEntry]:
         for name in (".", *nested):
             path = self._work_tree / name / ".git"
-            if path.is_file() and not path.is_symlink():
+            if path.is_symlink():
+                yield name, f"{SYMLINK}{path.readlink()}"
+            elif path.is_file():
                 yield name, os.fsdecode(path.read_bytes())
 
-    def _stamp(self, path: str) -> Stamp | None:
+    def _stamp(self, path: str, inodes: dict[str, int]) -> Stamp | None:
+        inodes.pop(path, None)
         try:
             status = (self._work_tree / path).lstat()
         except OSError:
             return None
+        if status.st_nlink > 1:
+            inodes[path] = status.st_ino
         return stamp_of(status)
 
     def _folder_stamps(self, tables: _StateTables) -> dict[str, Stamp]:
@@ -236,11 +266,12 @@ class StateRecorder:
         stamps: dict[str, Stamp] = {}
         now = time.time_ns()
         pending = list(tables.folders) or [""]
+        top = os.path.join(self._work_tree, "")  # noqa: PTH118 - a `Path` costs more than the stat
         while pending:
             folder = pending.pop()
             known = tables.folders.get(folder, -1)
             try:
-                status = os.lstat(self._work_tree / folder)
+                status = os.lstat(top + folder)
             except OSError:
                 tables.folders.pop(folder, None)
                 stamps[f"{folder}/"] = GONE
@@ -250,41 +281,41 @@ class StateRecorder:
                 stamps[f"{folder}/"] = stamp_of(status)
             elif status.st_mtime_ns < tables.scanned_ns - RACY_NS:
                 continue
-            pending += self._new_folders(folder, tables.folders)
+            pending += self._new_folders(folder, tables)
         tables.scanned_ns = now
         return stamps
 
-    def _new_folders(self, folder: str, known: Mapping[str, int]) -> list[str]:
+    def _new_folders(self, folder: str, tables: _StateTables) -> list[str]:
+        """Return the directories in `folder` that are not known, and note its pipes and sockets."""
+        prefix, shadow, names = f"{folder}/".lstrip("/"), str(self._objects.git_dir), []
+        for known in [path for path in tables.specials if path.rpartition("/")[0] == folder]:
+            del tables.specials[known]
         with suppress(OSError), os.scandir(self._work_tree / folder) as entries:
-            names = [
-                f"{folder}/{entry.name}".lstrip("/")
-                for entry in entries
-                if entry.name not in self._heavy and entry.is_dir(follow_symlinks=False)
-            ]
-            return [name for name in names if name not in known and not self._is_shadow(name)]
-        return []
-
-    def _is_shadow(self, folder: str) -> bool:
-        return self._work_tree / folder == self._repository.git_dir
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    is_watched = entry.name not in self._heavy and entry.path != shadow
+                    names += [path] if is_watched and path not in tables.folders else []
+                elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                    status = entry.stat(follow_symlinks=False)
+                    tables.specials[path] = (status.st_mtime_ns, status.st_mode)
+        return names
 
     def _save_git_dir(self, name: str, git_dir: Path, table: GitDirTable) -> GitDirNote:
         now = time.time_ns()
         present = scan_git_dir(git_dir, table.seen, table.scanned_ns)
         table.scanned_ns = now
-        stamps = {
-            path: (signature[0], stat.S_IMODE(signature[3]))
-            for path, signature in present.items()
-            if table.seen.get(path) != signature
-        }
-        stamps |= dict.fromkeys(table.seen.keys() - present.keys(), GONE)
-        changed = [path for path in stamps if path in present and not path.endswith("/")]
+        stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
+        new = {path: each for path, each in present.items() if table.seen.get(path) != each}
         if len(table.stamps.changed) > _CHANGES_MAX:
             table.stamps = StampTable()
-            stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
+        else:
+            gone = dict.fromkeys(table.seen.keys() - present.keys(), GONE)
+            stamps = gone | {path: stamps[path] for path in new}
         self._add_stamps(table.stamps, stamps)
         if stamps or not table.tree:
             ids = {path: object_id for path, object_id in table.ids.items() if path in present}
-            table.ids = ids | self._hash_files(git_dir, {path: present[path] for path in changed})
+            table.ids = ids | self._hash_files(git_dir, new)
             table.seen = present
             table.tree = self._objects.write_tree(
                 {path: (git_mode(present[path][3]), each) for path, each in table.ids.items()}
@@ -295,7 +326,8 @@ class StateRecorder:
 
     def _hash_files(self, git_dir: Path, files: Mapping[str, Signature]) -> dict[str, str]:
         """Store files and return their object ids; files that vanish meanwhile are left out."""
-        small = {path for path, each in files.items() if each[1] <= _OBJECT_BYTES_MAX}
+        paths = [path for path in files if path[-1] != "/" and not is_transient(path)]
+        small = {path for path in paths if files[path][1] <= _OBJECT_BYTES_MAX}
         if len(small) > _PACK_FROM:
             small = set()
         ids = {}
@@ -304,8 +336,8 @@ class StateRecorder:
                 full = git_dir / path
                 is_link = stat.S_ISLNK(files[path][3])
                 data = os.fsencode(full.readlink()) if is_link else full.read_bytes()
-                ids[path] = self._objects.write_blob(data)[1]
-        large = [path for path in files if path not in small]
+                ids[path] = self._objects.write_object("blob", data)
+        large = [path for path in paths if path not in small]
         return ids | (
             self._objects.hash_files(git_dir, large, self._own / "git-index") if large else {}
         )
@@ -313,6 +345,8 @@ class StateRecorder:
     def _restore_git_dir(self, git_dir: Path, note: GitDirNote) -> None:
         wanted = self._objects.list_tree(note.tree)
         stamps = self._read_stamps(note.stamps)
+        if git_dir.is_symlink() or git_dir.is_file():
+            git_dir.unlink()
         ensure_dir(git_dir, durable=False)
         present = scan_git_dir(git_dir)
         differing = [
@@ -347,7 +381,7 @@ class StateRecorder:
         if table.base:
             table.changed |= stamps
         else:
-            table.base = self._objects.write_blob(dump_stamps(stamps))[1]
+            table.base = self._objects.write_object("blob", dump_stamps(stamps))
             self._objects.keep_object(table.base)
 
     def _read_stamps(self, table: StampTable) -> dict[str, Stamp]:
@@ -361,8 +395,5 @@ class StateRecorder:
             return _StateTables()
 
 
-def _remove_new_repository(path: Path) -> None:
-    """Remove the `.git` of a repository that a snapshot does not have."""
-    if path.exists():
-        remove_tree(path)
-        path.unlink(missing_ok=True)
+def _link_path(name: str) -> str:
+    return f"{name}/.git".removeprefix("./")

@@ -25,13 +25,15 @@ from flightlog.store.files import (
     os_errors_as_unavailable,
     replace_file,
     stat_identity,
-    sync_dir,
+    sync_dirs,
 )
 from flightlog.store.git import worktree
 from flightlog.store.git.command import GitError
-from flightlog.store.git.repository import ShadowRepository, remove_stale
+from flightlog.store.git.objects import ObjectStore
+from flightlog.store.git.repository import IDENTITY, ShadowRepository, remove_stale
 from flightlog.store.git.snapshot_state import SnapshotState, StateNote, StateRecorder
 from flightlog.store.git.worktree import (
+    LineGit,
     SkippedPath,
     SnapshotDirs,
     SnapshotPolicy,
@@ -104,7 +106,8 @@ class WorkTreeSnapshots:
         self._unwatched: tuple[SkippedPath, ...] | None = None
         self._bytes: int | None = None
         self._nested: tuple[str, ...] = ()
-        self._state = StateRecorder(repository, self.work_tree, self._own, outer, policy.heavy)
+        self._objects = ObjectStore(repository)
+        self._state = StateRecorder(self._objects, self.work_tree, self._own, outer, policy.heavy)
         self._last_state = ("", "")
 
     def save_snapshot(self, name: str, *, also: Iterable[str] = ()) -> WorkTreeSnapshot:
@@ -114,21 +117,21 @@ class WorkTreeSnapshots:
         snapshot survives a power cut when this returns.
         """
         tag = f"refs/tags/{_check_name(name)}"
-        with self._lock_line(tag) as lock:
+        with self._lock_line(tag) as git:
             left = stat_identity(self._own / "index")
             is_known = self._is_as_left()
             head = self._branch_head()
-            status = self._update_index(lock, also)
-            state = self._save_state(lock, status, left)
+            status = self._update_index(git, also)
+            state = self._save_state(git, status, left)
             tree = head.tree
             if status.changed or status.deleted or not is_known:
-                tree = self._run_git(lock, ["write-tree"]).decode().strip()
+                tree = git.run_git(["write-tree"]).decode().strip()
             commit = head.commit
             note = state.dump() if state is not None else ""
             if tree != head.tree or not commit or self._state_of(head.commit) != note:
                 message = worktree.snapshot_message(name, status, note)
-                commit = self._commit_tree(lock, tree, head.commit, message)
-            self._update_refs(lock, tag, commit, head.commit)
+                commit = self._write_commit(tree, head.commit, message)
+            self._update_refs(git, tag, commit, head.commit)
             self._remember_head(_SnapshotHead(commit, tree))
             self._last_state = (commit, note)
         notes = (status.omitted_files, status.nested_repositories)
@@ -164,7 +167,8 @@ class WorkTreeSnapshots:
 
     def list_file_ids(self, snapshot: str) -> dict[str, str]:
         """Return the object id of each file in a snapshot."""
-        return worktree.list_file_ids(self._repository, self._resolve_tree(snapshot))
+        tree = self._objects.list_tree(self._resolve_tree(snapshot))
+        return {path: object_id for path, (_, object_id) in tree.items()}
 
     def patch_between(
         self,
@@ -183,23 +187,27 @@ class WorkTreeSnapshots:
         Content that was not snapshotted is lost. The line continues from `snapshot`.
         """
         target = self.find_snapshot(snapshot) if isinstance(snapshot, str) else snapshot
-        with self._lock_line() as lock:
+        with self._lock_line() as git:
             self._is_as_left()
             head = self._branch_head()
-            self._update_index(lock, ())
-            self._forget_unwatched(lock)
-            self._write_work_tree(lock, target, head.commit)
+            self._update_index(git, ())
+            self._forget_unwatched(git, target)
+            self._write_work_tree(git, target, head.commit)
             if self._policy.keeps_state:
-                self._state.restore_state(target.state, self._list_files(lock))
+                self._state.restore_state(target.state, self._list_files(git))
         return target
 
-    def _update_index(self, lock: int, also: Iterable[str]) -> worktree.WorkTreeStatus:
+    def _update_index(self, git: LineGit, also: Iterable[str]) -> worktree.WorkTreeStatus:
         """Bring the index up to date with the work tree and return what changed."""
         is_first = self._unwatched is None
-        git = _WorkTreeGit(self, lock)
-        status = worktree.work_tree_status(
-            git, self._policy, self._own / "leave-out", also, survey=is_first
-        )
+        survey = partial(worktree.work_tree_status, git, self._policy, also, survey=is_first)
+        try:
+            status = survey()
+        except GitError:
+            # The index is a cache; if a power cut tore it, read it again from the line.
+            remove_stale(self._own / "index")
+            git.run_git(["read-tree", self._branch_head().tree])
+            status = survey()
         if is_first:
             self._unwatched = tuple(
                 path for path in status.omitted_files if path.reason == worktree.UNWATCHED
@@ -211,34 +219,34 @@ class WorkTreeSnapshots:
         # Git lists a nested repository only until its files are in the index.
         self._nested = tuple(dict.fromkeys((*self._nested, *status.nested_repositories)))
         self._check_size_limit(status.size_bytes)
-        self._remove_from_index(lock, status.deleted)
+        self._remove_from_index(git, status.deleted)
         if status.changed:
             # Many files go into one pack: one file to write and to sync, not thousands.
             packed = ["-c", "core.bigFileThreshold=1"] if len(status.changed) > PACK_FROM else []
             command = [*packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
-            self._run_git(lock, command, stdin=worktree.join_nul_list(status.changed))
+            git.run_git(command, stdin=worktree.join_nul_list(status.changed))
         return status._replace(nested_repositories=self._nested)
 
     def _save_state(
-        self, lock: int, status: worktree.WorkTreeStatus, left: tuple[int, int, int] | None
+        self, git: LineGit, status: worktree.WorkTreeStatus, left: tuple[int, int, int] | None
     ) -> StateNote | None:
         if not self._policy.keeps_state:
             return None
-        index = (lambda: self._list_files(lock), left)
+        index = (lambda: self._list_files(git), left)
         return self._state.save_state(status.changed, status.nested_repositories, index)
 
-    def _list_files(self, lock: int) -> list[str]:
-        return worktree.split_nul_list(self._run_git(lock, ["ls-files", "-z"]))
+    def _list_files(self, git: LineGit) -> list[str]:
+        return worktree.split_nul_list(git.run_git(["ls-files", "-z"]))
 
-    def _forget_unwatched(self, lock: int) -> None:
-        """Untrack files that were added by name, so that restoring does not delete them."""
-        stale = worktree.stale_index_entries(_WorkTreeGit(self, lock), self._own / "leave-out")
-        self._remove_from_index(lock, stale)
+    def _forget_unwatched(self, git: LineGit, target: WorkTreeSnapshot) -> None:
+        """Untrack files that were added by name or left out of `target`: a restore deletes others."""
+        omitted = [skipped.path for skipped in target.omitted_files]
+        self._remove_from_index(git, [*worktree.stale_index_entries(git), *omitted])
 
-    def _remove_from_index(self, lock: int, paths: list[str]) -> None:
+    def _remove_from_index(self, git: LineGit, paths: list[str]) -> None:
         if paths:
             command = ["update-index", "-z", "--force-remove", "--stdin"]
-            self._run_git(lock, command, stdin=worktree.join_nul_list(paths))
+            git.run_git(command, stdin=worktree.join_nul_list(paths))
 
     def _check_size_limit(self, added: int) -> None:
         """Raise `Unavailable` if the repository gets too large; measure only near the limit."""
@@ -252,32 +260,40 @@ class WorkTreeSnapshots:
             )
         self._bytes += added
 
-    def _commit_tree(self, lock: int, tree: str, parent: str, message: bytes) -> str:
-        date = {f"GIT_{who}_DATE": f"{int(self._now())} +0000" for who in ("AUTHOR", "COMMITTER")}
-        command = ["commit-tree", tree, *(("-p", parent) if parent else ())]
-        return self._run_git(lock, command, stdin=message, more=date).decode().strip()
+    def _write_commit(self, tree: str, parent: str, message: bytes) -> str:
+        names = [f"tree {tree}", *([f"parent {parent}"] if parent else [])]
+        names += [f"{who} {IDENTITY} {int(self._now())} +0000" for who in ("author", "committer")]
+        return self._objects.write_object("commit", "\n".join((*names, "", "")).encode() + message)
 
-    def _update_refs(self, lock: int, tag: str, commit: str, head: str) -> None:
-        """Create the tag, then move the line; a crash in between leaves a whole snapshot."""
+    def _update_refs(self, git: LineGit, tag: str, commit: str, head: str) -> None:
+        """Create the tag, then move the line; a crash in between leaves a whole snapshot.
+
+        Git writes the refs while the objects are synced; it may publish them only afterwards.
+        """
         updates = [f"create {tag} {commit}"] if tag else []
         if commit != head:
             updates.append(f"update {self._branch} {commit} {head or _ZERO}")
-        lines = ["start", *updates, "prepare", "commit", ""]
         try:
-            self._run_git(lock, ["update-ref", "--stdin"], stdin="\n".join(lines).encode())
+            running = git.start_git(["update-ref", "--stdin"])
+            running.send_input("\n".join(("start", *updates, "prepare", "")).encode())
+            last = b""  # the end of the input without `commit`: git drops the update
+            try:
+                self._objects.sync_written()
+                last = b"commit\n"
+            finally:
+                running.finish_command(last)
         except GitError as error:
             self._head = None
             if "reference already exists" in error.stderr or "but expected" in error.stderr:
                 message = f"this name is in use, or the line moved: {error.stderr}"
                 raise Conflict(message, hint="use a new name") from error
             raise
-        for folder in ("refs/tags", "refs/heads"):
-            sync_dir(self._repository.git_dir / folder)
+        sync_dirs(self._repository.git_dir / folder for folder in ("refs/tags", "refs/heads"))
 
-    def _write_work_tree(self, lock: int, target: WorkTreeSnapshot, head: str) -> None:
-        self._run_git(lock, ["read-tree", "--reset", "-u", target.commit])
+    def _write_work_tree(self, git: LineGit, target: WorkTreeSnapshot, head: str) -> None:
+        git.run_git(["read-tree", "--reset", "-u", target.commit])
         if target.commit != head:
-            self._update_refs(lock, "", target.commit, head)
+            self._update_refs(git, "", target.commit, head)
         self._remember_head(_SnapshotHead(target.commit, target.tree))
 
     def _is_as_left(self) -> bool:
@@ -328,40 +344,8 @@ class WorkTreeSnapshots:
             return snapshot.tree
         return self._repository.resolve_names([f"{_check_name(snapshot)}^{{tree}}"])[0]
 
-    def _run_readonly(self, lock: int, command: list[str], inside: str) -> bytes:
-        """Run a command in the work tree, or with an empty index in the directory `inside` it."""
-        nested = {
-            "GIT_WORK_TREE": str(self.work_tree / inside),
-            "GIT_INDEX_FILE": str(self._own / "none"),
-        }
-        return self._run_git(lock, command, more=nested if inside else {})
-
-    def _run_two(self, lock: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
-        run = partial(self._repository.run_both, one, other, self._git_environment(), lock)
-        try:
-            return run()
-        except GitError:
-            # The index is a cache; if a power cut tore it, read it again from the line.
-            remove_stale(self._own / "index")
-            self._run_git(lock, ["read-tree", self._branch_head().tree])
-            return run()
-
-    def _git_environment(self) -> dict[str, str]:
-        return {"GIT_WORK_TREE": str(self.work_tree), "GIT_INDEX_FILE": str(self._own / "index")}
-
-    def _run_git(
-        self,
-        lock: int,
-        command: list[str],
-        *,
-        stdin: bytes = b"",
-        more: dict[str, str] | None = None,
-    ) -> bytes:
-        environment = {**self._git_environment(), **(more or {})}
-        return self._repository.run_git(command, stdin=stdin, more=environment, held=lock)
-
     @contextmanager
-    def _lock_line(self, *refs: str) -> Iterator[int]:
+    def _lock_line(self, *refs: str) -> Iterator[LineGit]:
         """Lock the line; git children inherit the lock, so that an orphan still holds it."""
         if self._unwatched is None:
             ensure_dir(self._own)
@@ -376,21 +360,9 @@ class WorkTreeSnapshots:
                 *(self._repository.git_dir / ref for ref in (self._branch, *refs)),
             ]
             remove_stale(*(path.with_name(path.name + ".lock") for path in locked))
-            yield file
+            yield LineGit(self._repository, self.work_tree, self._own, file)
         finally:
             os.close(file)
-
-
-class _WorkTreeGit:
-    """A `worktree.GitRunner` that holds the lock of the line."""
-
-    def __init__(self, trees: WorkTreeSnapshots, lock: int) -> None:
-        self.work_tree = trees.work_tree
-        self._run = partial(trees._run_readonly, lock)  # noqa: SLF001 - part of WorkTreeSnapshots
-        self.both = partial(trees._run_two, lock)  # noqa: SLF001
-
-    def __call__(self, command: list[str], inside: str = "") -> bytes:
-        return self._run(command, inside)
 
 
 def _check_name(name: str) -> str:

@@ -8,13 +8,14 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.errors import UNREADABLE, Invalid
+from flightlog.store.git.command import GitProcess
 from flightlog.store.git.repository import ShadowRepository
 from flightlog.store.git.snapshot_state import StateNote, load_note
 
@@ -72,13 +73,6 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
                 _, path = next(parts), next(parts)
             counts[path] = (_parse_count(added), _parse_count(removed))
     return sorted(_build_changes(raw, counts), key=lambda change: change.path)
-
-
-def list_file_ids(repository: ShadowRepository, tree: str) -> dict[str, str]:
-    """Return the object id of every file in a tree, by path."""
-    lines = split_nul_list(repository.run_git(["ls-tree", "-r", "-z", tree]))
-    entries = (line.split("\t", 1) for line in lines)
-    return {path: head.rpartition(" ")[2] for head, path in entries}
 
 
 def make_patch(
@@ -202,31 +196,46 @@ def read_snapshot_note(message: bytes) -> SnapshotNote:
     return replace(note, state=load_note(state))
 
 
-class GitRunner(Protocol):
-    """Runs git in the work tree, or with an empty index in a directory inside it."""
+class LineGit(Struct, frozen=True):
+    """Runs git for one line of a shadow repository; git inherits the line's lock.
 
+    `own` is the line's directory: its index, its file of patterns.
+    """
+
+    repository: ShadowRepository
     work_tree: Path
+    own: Path
+    lock: int
 
-    def __call__(self, command: list[str], inside: str = "") -> bytes:
+    @property
+    def exclude_option(self) -> str:
+        return f"--exclude-from={self.own / 'leave-out'}"
+
+    def start_git(self, command: list[str], inside: str = "") -> GitProcess:
+        """Start a command in the work tree, or with an empty index in the directory `inside` it."""
+        environment = {
+            "GIT_WORK_TREE": str(self.work_tree / inside),
+            "GIT_INDEX_FILE": str(self.own / ("none" if inside else "index")),
+        }
+        return self.repository.start_git(command, more=environment, held=self.lock)
+
+    def run_git(self, command: list[str], *, stdin: bytes = b"", inside: str = "") -> bytes:
         """Run a command and return its output."""
-
-    def both(self, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
-        """Run two commands at once."""
+        return self.start_git(command, inside).finish_command(stdin)
 
 
 def work_tree_status(
-    git: GitRunner, policy: SnapshotPolicy, rules: Path, also: Iterable[str], *, survey: bool
+    git: LineGit, policy: SnapshotPolicy, also: Iterable[str], *, survey: bool
 ) -> WorkTreeStatus:
-    """Return what differs from the index; `rules` is the file of patterns.
+    """Return what differs from the index.
 
     `survey` lists the unwatched directories too, which takes a second walk.
     """
-    excludes = [
-        *(["--exclude-standard"] if policy.ignored == "leave" else []),
-        f"--exclude-from={rules}",
-    ]
-    tracked, others = git.both(
-        ["diff-files", "-z", "--name-status", "--no-renames"],
+    excludes = [*(["--exclude-standard"] if policy.ignored == "leave" else []), git.exclude_option]
+    tracked, others = _run_both(
+        git,
+        # Its threads would take the time of the other walk, which is as long.
+        ["-c", "core.preloadIndex=false", "diff-files", "-z", "--name-status", "--no-renames"],
         ["ls-files", "-z", "--others", *excludes],
     )
     pairs = iter(split_nul_list(tracked))
@@ -243,26 +252,38 @@ def work_tree_status(
     return _classify_files(git.work_tree, policy, states, nested, unwatched)
 
 
-def stale_index_entries(git: GitRunner, rules: Path) -> list[str]:
+def _run_both(git: LineGit, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+    """Run two git commands at once and return the output of each."""
+    first, second = git.start_git(one), git.start_git(other)
+    try:
+        output = first.finish_command()
+    finally:
+        other_output = second.finish_command()
+    return output, other_output
+
+
+def stale_index_entries(git: LineGit) -> list[str]:
     """Return what is tracked although the patterns exclude it: it was added by name."""
-    command = ["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"]
-    return split_nul_list(git(command))
+    command = ["ls-files", "-z", "--cached", "--ignored", git.exclude_option]
+    return split_nul_list(git.run_git(command))
 
 
 def _list_nested_files(
-    git: GitRunner, folder: str, excludes: list[str], nested: list[str]
+    git: LineGit, folder: str, excludes: list[str], nested: list[str]
 ) -> Iterator[str]:
     """Yield the files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
-    for path in split_nul_list(git(["ls-files", "-z", "--others", *excludes], inside=folder)):
+    for path in split_nul_list(
+        git.run_git(["ls-files", "-z", "--others", *excludes], inside=folder)
+    ):
         if path.endswith("/"):
             yield from _list_nested_files(git, folder + path, excludes, nested)
         else:
             yield folder + path
 
 
-def _list_unwatched(git: GitRunner, excludes: list[str]) -> list[SkippedPath]:
-    names = git(["ls-files", "-z", "--others", "--ignored", "--directory", *excludes])
+def _list_unwatched(git: LineGit, excludes: list[str]) -> list[SkippedPath]:
+    names = git.run_git(["ls-files", "-z", "--others", "--ignored", "--directory", *excludes])
     return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in split_nul_list(names)]
 
 
