@@ -62,7 +62,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 
 
-@functools.lru_cache(maxsize=2_000)
+@functools.lru_cache(maxsize=200)
 def render_markdown(text: str) -> Markup:
     """Render Markdown as sanitized HTML; very long text is shown as plain text."""
     if len(text) > CHARS_MAX:
