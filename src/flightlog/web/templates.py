@@ -115,6 +115,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         amount=format_cost,
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
+        clock=lambda text: re.sub(r"T([\d:]{8})[.\d]*Z", r" \1 UTC", text or "none"),
         compact=format_count,
         cost=_render_cost,
         counted=pluralize,
