@@ -7,6 +7,7 @@ import pytest
 
 from flightlog.app.runtime import open_runtime
 from flightlog.archive.archive import Archive
+from flightlog.archive.session_reader import follow_entries
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
 from support.transcripts import SESSION, archive, assistant, user, write
@@ -89,7 +90,7 @@ def test_a_file_that_stays_unreadable_is_said_once(tmp_path):
     looks = iter([True, True, True, False])
 
     told = list(
-        Archive({"claude-code": (str(tmp_path),)}).follow_session("s1", lambda: next(looks))
+        follow_entries(Archive({"claude-code": (str(tmp_path),)}), "s1", lambda: next(looks))
     )
 
     assert len(told) == 1

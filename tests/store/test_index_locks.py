@@ -6,7 +6,7 @@ import sys
 
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.files import VALUES_SCHEMA, load_values, store_values
+from flightlog.store.index.files import VALUES_SCHEMA, iter_values, store_values
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -124,5 +124,5 @@ def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
             child.stdin.close()
         assert [child.wait(60) for child in begun] == [0] * 6
         index = Index(path, VALUES_SCHEMA)
-        assert len(index.query(lambda database: load_values(database, "kind"))) == 6
+        assert len(index.query(lambda database: list(iter_values(database, "kind")))) == 6
         index.close()

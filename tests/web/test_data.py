@@ -1,3 +1,4 @@
+import os
 import re
 import sqlite3
 from datetime import UTC
@@ -5,8 +6,9 @@ from datetime import UTC
 import pytest
 from msgspec.structs import replace
 
-from flightlog.archive.archive import open_archive
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.analysis.service import analyze_session
+from flightlog.archive.archive import LONG_BYTES, open_archive
+from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.usage import Breakdown
 from flightlog.views.session.outline import sort_newest_first
 from flightlog.web.data import WebData
@@ -77,7 +79,7 @@ def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):
     name = before.matches[0].hit.session
     # The first listing writes to the index; it must not wait for the lock below.
     listed = data._listed_archive()
-    assert until(lambda: data.listing().sessions and data._listed_archive() is not listed)
+    assert until(lambda: data._watcher._fingerprint == listed.fingerprint)
     file = next(tmp_path.glob(f"config/projects/*/{name}.jsonl"))
     file.write_bytes(file.read_bytes() + prompt("Zebras greet nobody"))
     writer = sqlite3.connect(open_archive(data.runtime).index_path, isolation_level=None)
@@ -92,6 +94,38 @@ def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):
     writer.close()
     assert until(lambda: data.search("zebras", 30).matches)
     assert not data.is_behind
+
+
+def test_an_unchanged_archive_is_listed_once(data, tmp_path):
+    first = data.current_archive()
+    assert data._reopen_archive() is first
+
+    file = next(tmp_path.glob("config/projects/*/*.jsonl"))
+    file.write_bytes(file.read_bytes() + prompt("One more"))
+
+    assert data._reopen_archive() is not first
+
+
+def test_a_long_session_is_analyzed_in_a_process_of_its_own(data, tmp_path):
+    file = max(tmp_path.glob("config/projects/*/*.jsonl"), key=lambda path: path.stat().st_size)
+    file.write_bytes(file.read_bytes() + prompt("x" * LONG_BYTES))
+    here = analyze_session(open_archive(data.runtime), file.stem)
+
+    process, requests = data.read_analysis(file.stem, _process_and_requests)
+
+    assert process != os.getpid()
+    assert requests == here.requests
+    assert data.load_session_page(file.stem).summary.steps
+    with pytest.raises(Unavailable):
+        data.read_analysis(file.stem, _end_process)
+
+
+def _process_and_requests(_, detail):
+    return os.getpid(), detail.requests
+
+
+def _end_process(_, __):
+    os._exit(1)
 
 
 def test_what_cannot_be_searched_for_is_refused(data):

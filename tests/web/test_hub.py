@@ -14,7 +14,7 @@ from support.recordings import archive
 def hub(found):
     return UpdateHub(
         render_changes(make_environment(UTC, open_runtime().clock.now_ms)),
-        SessionCache(lambda _: found, lambda _: ""),
+        SessionCache(lambda _: found, lambda _: None),
     )
 
 

@@ -28,7 +28,6 @@ from flightlog.model.session import DEFAULT_AGENT, Session, SessionFile, ThreadC
 from flightlog.model.usage import Breakdown, row_fields
 from flightlog.sources.foreign_json import find_lines
 from flightlog.sources.protocol import FileListing, Source
-from flightlog.store.jsonl import TORN_TAIL
 from flightlog.store.recordings.adoption import list_damaged_sessions, session_dir
 from flightlog.store.recordings.reader import is_virtual, open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
@@ -91,6 +90,10 @@ class Archive:
         self.index_path = Path(index or f"{home}/index.db") if home else None
         self._titles: dict[str, list[Entry]] = {}
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Open the same archive in another process, where it lists its files again."""
+        return Archive, (self._dirs, self._home, str(self.index_path or ""), self._files)
+
     @functools.cached_property
     def recordings(self) -> dict[str, SessionFiles]:
         """Every session's files, by session id."""
@@ -101,6 +104,11 @@ class Archive:
             session: SessionFiles(session, files[session][0].agent, tuple(files[session]))
             for session in sorted(files)
         }
+
+    @functools.cached_property
+    def fingerprint(self) -> int:
+        """A number that changes with the path, size and time of every file."""
+        return hash(frozenset(self._listing.files))
 
     @property
     def damage(self) -> tuple[Damage, ...]:
@@ -162,7 +170,6 @@ class Archive:
         Unchanged ones come from the index. `sort_newest_first` sorts them by their records.
         """
         files = {recording.session: recording.files for recording in self._last_written_first}
-        usage_rows = self.usage_pipeline.session_rows()
         agents = {recording.agent for recording in self.recordings.values() if self._home}
         damaged = set().union(*(list_damaged_sessions(self._home, agent) for agent in agents))
         with (
@@ -171,7 +178,8 @@ class Archive:
         ):
             summaries = cache.iter_values(files, self.summarize_session)
             for summary in report_progress(summaries, progress, len(files)):
-                row, name = usage_rows.get(summary.session), summary.session
+                name = summary.session
+                row = self.usage_pipeline.session_rows((name,)).get(name)
                 if row is not None and row.responses < summary.steps:  # the others may be copies
                     prompts = own.get_or_compute(name, files[name], self._find_own_prompts)
                     summary = replace(summary, most_expensive_prompt=next(iter(prompts), None))  # noqa: PLW2901
@@ -251,21 +259,6 @@ class Archive:
         """Yield the records of a session that contain `words`, file by file."""
         for file in self.find_recording(prefix).files:
             yield from source_of(file.agent).entries_at(file.path, find_lines(file.path, words))
-
-    def follow_session(self, prefix: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
-        """Yield the entries of a session, then those that are added while it runs.
-
-        After each pass over the files `pause` waits and returns whether to continue. A pass
-        reads only what was appended since the last one.
-        """
-        session = self.find_recording(prefix).session
-        offsets: dict[str, int] = {}
-        seen: set[str | Damage | SessionFile] = set()
-        while True:
-            for file in self.current_files(session):
-                yield from _iter_added(file, offsets, seen)
-            if not pause():
-                return
 
     def read_spilled_output(self, session: str, name: str) -> str | None:
         """Return a tool output stored beside the transcript, or None if its file is gone."""
@@ -367,27 +360,6 @@ class Archive:
 
         paths = (file.path for file in self.recordings[session].files)
         return secret_counts(line for path in paths for line in raw_lines(path, 0))
-
-
-def _iter_added(
-    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage | SessionFile]
-) -> Iterator[Entry | Damage]:
-    """Yield what was added after the offset of `file`, and damage that is not in `seen`."""
-    has_rows = is_virtual(file.path)  # they change in place, so all are read and compared
-    start = 0 if has_rows else offsets.get(file.path, 0)
-    start = start if start <= file.size else 0  # a rewritten file
-    if start == file.size or (has_rows and file in seen):
-        return
-    seen.add(file)
-    for item in source_of(file.agent).entries(file, start):
-        is_torn = isinstance(item, Damage) and item.reason == TORN_TAIL
-        if is_torn or isinstance(item, SubagentInfo):
-            break
-        offsets[file.path] = item.offset + item.length
-        mark = item if isinstance(item, Damage) else item.key if has_rows else ""
-        if not mark or mark not in seen:
-            seen.add(mark)
-            yield item
 
 
 def _folder(file: SessionFile) -> str:

@@ -5,7 +5,7 @@ read again and kept whole, without its long texts. If a file was rewritten, all 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -72,6 +72,45 @@ def iter_last_entries(recording: SessionFiles, bytes_max: int) -> Iterator[Entry
         start = file.size - bytes_max + tail.find(b"\n") + 1
     for item in source_of(file.agent).entries(file, start):
         if isinstance(item, Entry):
+            yield item
+
+
+def follow_entries(
+    archive: Archive, prefix: str, pause: Callable[[], bool]
+) -> Iterator[Entry | Damage]:
+    """Yield the entries of a session, then those that are added while it runs.
+
+    After each pass over the files `pause` waits and returns whether to continue. A pass
+    reads only what was appended since the last one.
+    """
+    session = archive.find_recording(prefix).session
+    offsets: dict[str, int] = {}
+    seen: set[str | Damage | SessionFile] = set()
+    while True:
+        for file in archive.current_files(session):
+            yield from _iter_added(file, offsets, seen)
+        if not pause():
+            return
+
+
+def _iter_added(
+    file: SessionFile, offsets: dict[str, int], seen: set[str | Damage | SessionFile]
+) -> Iterator[Entry | Damage]:
+    """Yield what was added after the offset of `file`, and damage that is not in `seen`."""
+    has_rows = is_virtual(file.path)  # they change in place, so all are read and compared
+    start = 0 if has_rows else offsets.get(file.path, 0)
+    start = start if start <= file.size else 0  # a rewritten file
+    if start == file.size or (has_rows and file in seen):
+        return
+    seen.add(file)
+    for item in source_of(file.agent).entries(file, start):
+        is_torn = isinstance(item, Damage) and item.reason == TORN_TAIL
+        if is_torn or isinstance(item, SubagentInfo):
+            break
+        offsets[file.path] = item.offset + item.length
+        mark = item if isinstance(item, Damage) else item.key if has_rows else ""
+        if not mark or mark not in seen:
+            seen.add(mark)
             yield item
 
 
@@ -180,11 +219,3 @@ def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None
     reported = HookReader().read(read_new_hook_records(str(folder), 0)[0])
     hooks = {hook.tool_call_id: hook for hook in reported if isinstance(hook, ToolHook)}
     return replace(outline, tool_hooks=outline.tool_hooks | hooks)
-
-
-def store_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
-    """Cache a long session's outline in the index."""
-    recording = archive.find_recording(session)
-    if recording.size >= LONG_BYTES and not outline.is_prompt_running:
-        with closing(archive.outline_cache()) as cache:
-            cache.get_or_compute(recording.session, recording.files, lambda _: outline)

@@ -15,8 +15,8 @@ from flightlog.store.index.database import Index
 from flightlog.store.index.files import (
     VALUES_SCHEMA,
     file_stamp,
+    iter_values,
     load_value,
-    load_values,
     store_values,
 )
 from flightlog.usage.price_table import PRICES_FROM
@@ -63,10 +63,10 @@ class SessionValueCache(Generic[T]):
         self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]
     ) -> Iterator[T]:
         """Yield every session's value in the order given; `make` computes those that changed."""
-        stored = self._index.query(lambda database: load_values(database, self._kind))
-        for session, files in sessions.items():
-            stamp = file_stamp(files, MADE_BY)
-            value = self._decode_if_current(stored.get(session), stamp)
+        stamps = {session: file_stamp(files, MADE_BY) for session, files in sessions.items()}
+        values = self._load_current(stamps)
+        for session, stamp in stamps.items():
+            value = values.pop(session, None)
             if value is None:
                 value = make(session)
                 self._add_row(session, stamp, value)
@@ -87,19 +87,14 @@ class SessionValueCache(Generic[T]):
         make_all: Callable[[list[str]], Iterable[tuple[str, T]]],
     ) -> Iterator[tuple[str, T]]:
         """Yield every session with its value; one that `make_all` leaves out is left out."""
-        stored = self._index.query(lambda database: load_values(database, self._kind))
         stamps = {session: file_stamp(files, MADE_BY) for session, files in sessions.items()}
-        values = {
-            session: self._decode_if_current(stored.get(session), stamp)
-            for session, stamp in stamps.items()
-        }
-        stored.clear()
-        stale = [session for session, value in values.items() if value is None]
+        values = self._load_current(stamps)
+        stale = [session for session in stamps if session not in values]
         for session, value in make_all(stale) if stale else ():
             values[session] = value
             self._add_row(session, stamps[session], value)
         self._store_rows()
-        yield from ((session, value) for session, value in values.items() if value is not None)
+        yield from ((session, values[session]) for session in stamps if session in values)
 
     def get_or_compute(
         self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]
@@ -121,6 +116,19 @@ class SessionValueCache(Generic[T]):
     def close(self) -> None:
         """Close the index."""
         self._index.close()
+
+    def _load_current(self, stamps: Mapping[str, int]) -> dict[str, T]:
+        """Return the current values; each is decoded as it is read: all bodies take 10 MB."""
+
+        def decode_all(database: sqlite3.Connection) -> dict[str, T]:
+            rows = iter_values(database, self._kind)
+            decoded = (
+                (session, self._decode_if_current((stamp, body), stamps.get(session, -1)))
+                for session, stamp, body in rows
+            )
+            return {session: value for session, value in decoded if value is not None}
+
+        return self._index.query(decode_all)
 
     def _decode_if_current(self, stored: tuple[int, bytes] | None, stamp: int) -> T | None:
         if stored is None or stored[0] != stamp:

@@ -31,7 +31,7 @@ QUIET_S = 0.5  # shorter work shows no progress line, which would only flicker
 PIPE_COLUMNS = 140  # wide enough for a session title; a pipe has no width of its own
 # Of a session, its id, when it was, what it cost and how it began are shown at any width.
 _SESSION_LAYOUT = TableLayout(
-    right=(2, 3, 4, 5), dropped=(3, 4, 2, 6, 7), least={1: 10, 6: 6, 7: 8, 8: 20}
+    right=(2, 3, 4, 5), dropped=(3, 4, 2, 6, 7), least={6: 6, 7: 8, 8: 20}
 )
 _COLORS: dict[str, dict[str, str | bool]] = {
     "red": {"fg": "red"},

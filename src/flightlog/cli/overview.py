@@ -1,6 +1,7 @@
 """`flightlog up`, `status`, `demo`, `settle` and `uninstall`."""
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -280,7 +281,9 @@ def help_(context: click.Context, words: tuple[str, ...], *, as_json: bool) -> N
         for place, symbols in SYMBOLS.items():
             click.echo(style_text(place, "bold"))
             for symbol, meaning in symbols.items():
-                click.echo(f"  {fit_cells(symbol, 20)} {meaning}")
+                first, *rest = textwrap.wrap(meaning, max(terminal_width() - 24, 30))
+                click.echo(f"  {fit_cells(symbol, 20)} {first}")
+                click.echo("".join(f"{'':23}{line}\n" for line in rest), nl=False)
         return
     assert context.parent is not None
     command: click.Command = context.parent.command

@@ -86,7 +86,7 @@ def summarize(
     """Return five sentences: what was read, what it cost, the two things to do first, how."""
     conversations = pluralize(len(digests), "conversation")
     prompts = pluralize(sum(len(digest.prompts) for digest in digests), "prompt")
-    dates = f" from {span[0]} to {span[1]}" if span else ""
+    dates = f" from {' to '.join(dict.fromkeys(span))}" if span else ""
     costs = [digest.cost_usd for digest in digests if digest.cost_usd is not None]
     first = [f"{one.title.rstrip('.')}, {one.detail}." for one in recommended[:2]]
     first += [

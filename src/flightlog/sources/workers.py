@@ -1,4 +1,4 @@
-"""Fork pool, parallel usage scan, read-ahead for the index.
+"""Fork pool, parallel usage scan, read-ahead for the index, work in a new process.
 
 Children take task numbers from a shared pipe until it is empty, so a busy core does not delay the
 others. A child that dies costs time, never a result: the caller does what it did not deliver.
@@ -12,19 +12,24 @@ import fcntl
 import gc
 import os
 import select
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
+from flightlog.model.errors import Unavailable
 from flightlog.model.session import SessionFile
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.usage_rows import pack_rows, response_keys
 from flightlog.store.index.files import PendingRead
 from flightlog.store.index.records import RecordBatch
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 TICKETS_MAX = 4096  # all tickets are written before a child reads: 16 KB fit in every pipe
 FORK_ABOVE_BYTES = 64 << 20  # below it, two forks take longer than the scan of one process
@@ -100,6 +105,34 @@ def map_forked(
                 missing.pop(name_of(result), None)
                 yield result
     yield from map(work, missing)
+
+
+def run_in_child(work: Callable[..., T], *args: object) -> T:
+    """Return what `work` returns in a new process, which gives its memory back when it ends.
+
+    For threads, which must not fork. Raises `Unavailable` if the process ends without a result.
+    """
+    import multiprocessing  # noqa: PLC0415 - only the web server runs such work
+
+    context = multiprocessing.get_context("spawn")
+    results, outbox = context.Pipe(duplex=False)
+    child = context.Process(target=_send_result, args=(outbox, work, args), daemon=True)
+    child.start()
+    outbox.close()
+    with results:
+        try:
+            result: T = results.recv()
+        except EOFError as error:
+            hint = "flightlog session show"  # it reads in its own process
+            raise Unavailable("reading ended without a result", hint=hint) from error
+        finally:
+            child.join()
+    return result
+
+
+def _send_result(outbox: "Connection", work: Callable[..., object], args: Sequence[object]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this child
+    outbox.send(work(*args))
 
 
 def start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:

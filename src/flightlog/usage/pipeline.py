@@ -73,6 +73,18 @@ class UsagePipeline:
         estimate: bool = False,
     ) -> UsageReport:
         """Return usage and cost of all files, or of the part that `only` selects, or of an agent."""
+        return self.build_reports((by,), zone, only, agent=agent, estimate=estimate)[by]
+
+    def build_reports(
+        self,
+        breakdowns: Iterable[Breakdown],
+        zone: tzinfo,
+        only: UsageFilter | None = None,
+        *,
+        agent: str = "",
+        estimate: bool = False,
+    ) -> dict[Breakdown, UsageReport]:
+        """Return several reports of the same usage, which is decoded and selected once."""
         damaged = self._sync().damaged_spans + self._unlisted
         agents = {file.session: file.agent for file in self._files}
         digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
@@ -80,8 +92,9 @@ class UsagePipeline:
             digests = _select_agent(digests, agent, agents)
         if estimate:
             digests = self._add_estimates(digests)
-        report = build_report(filter_digests(digests, only), by, zone, damaged, agents)
-        return replace(report, has_estimates=estimate)
+        selected = filter_digests(digests, only)
+        reports = {by: build_report(selected, by, zone, damaged, agents) for by in breakdowns}
+        return {by: replace(report, has_estimates=estimate) for by, report in reports.items()}
 
     def _add_estimates(self, digests: Iterable[UsageDigest]) -> Iterator[UsageDigest]:
         """Add the output that was not recorded, which reads the files of the sessions in question.

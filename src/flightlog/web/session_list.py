@@ -3,6 +3,7 @@
 The newest sessions are read and published first, so that a page need not wait for a large archive.
 """
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,7 @@ LOOK_EVERY_S = 1.0  # pages poll every 3 s at limit
 REST = 3  # pause three times as long as a refresh took, so that it uses a quarter of a core
 FIRST_WAIT_S = 1.5  # wait of the first page for something to show
 PUBLISH_EVERY_S = 0.4  # during the first read
-Fingerprint = tuple[tuple[str, int, int], ...]
+MATCHES_LOCATED = 500  # records whose rows are looked up at once
 SNIPPET_CHARS = 90  # before and after a match; one line of a page
 
 
@@ -54,7 +55,7 @@ class SessionListWatcher:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._fingerprints: dict[str, Fingerprint] = {}
+        self._fingerprint: int | None = None
         self._titles: tuple[int, dict[str, str]] = (0, {})
 
     def current_list(self) -> SessionListing:
@@ -68,6 +69,11 @@ class SessionListWatcher:
                 self._thread.start()
         self._ready.wait(FIRST_WAIT_S)
         return self._listing
+
+    def find_summary(self, session: str) -> SessionSummary | None:
+        """Return the summary of a listed session."""
+        listed = self._listing.sessions
+        return next((summary for summary in listed if summary.session == session), None)
 
     def session_titles(self) -> dict[str, str]:
         """Return the title of each session."""
@@ -98,37 +104,30 @@ class SessionListWatcher:
     def _refresh(self) -> None:
         """Read sessions that changed; the first time, publish them while reading."""
         archive = self._archive()
-        fingerprints = fingerprint_sessions(archive)
-        if fingerprints != self._fingerprints or not self._ready.is_set():
+        total = len(archive.recordings)
+        if archive.fingerprint != self._fingerprint or not self._ready.is_set():
             summaries: list[SessionSummary] = []
             first, published = not self._listing.sessions, time.monotonic()
             if first:
-                self._replace_list(summaries, len(fingerprints))
+                self._replace_list(summaries, total)
             for summary in archive.iter_summaries():
                 if self._closed.is_set():
                     return
                 summaries.append(summary)
                 if first and time.monotonic() - published > PUBLISH_EVERY_S:
-                    self._replace_list(summaries, len(fingerprints) - len(summaries))
+                    self._replace_list(summaries, total - len(summaries))
                     self._ready.set()
                     published = time.monotonic()
             self._replace_list(summaries, 0)
-            self._fingerprints = fingerprints
             archive.usage_pipeline.save()
+            del archive.usage_pipeline  # of ten thousand sessions it takes 10 MB
+            self._fingerprint = archive.fingerprint
         self._ready.set()
 
     def _replace_list(self, summaries: list[SessionSummary], pending: int) -> None:
         old, newest = self._listing, tuple(sort_newest_first(summaries))
         if len(summaries) != len(old.sessions) or pending != old.pending or newest != old.sessions:
             self._listing = SessionListing(newest, pending, old.version + 1)
-
-
-def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
-    """Return the path, size and change time of every session's files."""
-    return {
-        name: tuple((file.path, file.size, file.changed_ns) for file in recording.files)
-        for name, recording in archive.recordings.items()
-    }
 
 
 class RowMatch(Struct, frozen=True):
@@ -194,8 +193,7 @@ class SearchWorker:
         self._list = listing
         self._runtime = runtime
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
-        self._index: tuple[dict[str, Fingerprint], SearchIndex] | None = None
-        self._indexed_archive: Archive | None = None
+        self._index: tuple[int | None, SearchIndex] | None = None
         self._latest_query = ""
         self.is_behind = False
 
@@ -225,7 +223,7 @@ class SearchWorker:
         if self._latest_query != typed:
             return SessionMatches([], 0)
         archive = self._archive()
-        if archive is not self._indexed_archive:
+        if self._index is None or self._index[0] != archive.fingerprint:
             self._index_new(archive)
         assert self._index is not None
         found = self._index[1].search_once_per_session(query, limit)
@@ -249,17 +247,11 @@ class SearchWorker:
         return SessionMatches(matches, found.total)
 
     def _index_new(self, archive: Archive) -> None:
-        fingerprints = fingerprint_sessions(archive)
-        if self._index is None or self._index[0] != fingerprints:
-            self._close_index()
-            files = [file for recording in archive.recordings.values() for file in recording.files]
-            self._index = (fingerprints, SearchIndex(files, archive.index_path))
-            synced = self._index[1].try_sync()
-            self.is_behind = synced is None
-            if synced is None:
-                self._index = ({}, self._index[1])
-                return
-        self._indexed_archive = archive
+        self._close_index()
+        files = [file for recording in archive.recordings.values() for file in recording.files]
+        index = SearchIndex(files, archive.index_path)
+        self.is_behind = index.try_sync() is None
+        self._index = (None if self.is_behind else archive.fingerprint, index)
 
 
 def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) -> list[RowMatch]:
@@ -275,18 +267,22 @@ def find_in_page(archive: Archive, page: SessionPage, words: str, limit: int) ->
 def _iter_matches(
     archive: Archive, page: SessionPage, words: str
 ) -> Iterator[tuple[str, int, RowMatch]]:
+    cuts = (
+        ((entry.path, entry.offset), snippet)
+        for entry in archive.find_entries(page.session.id, words)
+        if (snippet := _cut_snippet(searchable_text(entry), words)) is not None
+    )
     matched: set[tuple[str, int]] = set()
-    for entry in archive.find_entries(page.session.id, words):
-        row_key = page.rows_by_location.get((entry.path, entry.offset))
-        snippet = _cut_snippet(searchable_text(entry), words)
-        if row_key is not None and row_key not in matched and snippet is not None:
-            matched.add(row_key)
-            subagent, row = row_key
-            yield (
-                subagent,
-                row,
-                RowMatch(page.session.id, subagent, page.thread_of(subagent).id_at(row), *snippet),
-            )
+    # Each batch is one pass over the rows.
+    while batch := dict(itertools.islice(cuts, MATCHES_LOCATED)):
+        rows = page.find_rows(batch.keys())
+        for location, snippet in batch.items():
+            row_key = rows.get(location)
+            if row_key is not None and row_key not in matched:
+                matched.add(row_key)
+                subagent, row = row_key
+                name = page.thread_of(subagent).id_at(row)
+                yield subagent, row, RowMatch(page.session.id, subagent, name, *snippet)
 
 
 def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:

@@ -4,7 +4,7 @@ Rows are equal to those of a fold of the whole session, but only their own recor
 """
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,19 +24,21 @@ from flightlog.model.entries import (
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.model.text import one_line
-from flightlog.model.usage import UsageRow, row_fields
+from flightlog.model.usage import UsageRow, usage_fields
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import add_step_hooks, fold_session
 from flightlog.views.session.outline import (
-    CHUNK_ROWS,
     RowRecord,
     SessionOutline,
+    SessionSummary,
     SubagentSummary,
     ThreadOutline,
     TimelineBar,
 )
 from flightlog.views.session.timeline import RowKind, RowMark, count_failures, group_by_call
 
+RecordPlace = tuple[str, int]  # path and offset
+RowPlace = tuple[str, int]  # thread and row
 FILES_MAX = 1_000  # files listed for one thread
 KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
 GONE = Note(NoteKind.REMARK, "no longer in the recording")
@@ -65,16 +67,19 @@ class SessionPage:
         outline: SessionOutline,
         version: str = "",
         title: str = "",
-        own_usage: UsageRow | None = None,
+        own_usage: UsageRow | SessionSummary | None = None,
     ) -> None:
         """Take an outline; `title` and `own_usage` override title and usage of the session."""
         self._archive = archive
         self._bars: dict[str, list[TimelineBar]] = {}
-        self._firsts: dict[str, list[str]] = {}
         self._files: dict[str, list[tuple[str, str]]] = {}
         self.outline = outline
         self.version = version
-        self.summary = replace(outline.summary, **row_fields(own_usage) if own_usage else {})
+        self.summary = outline.summary
+        if own_usage is not None:
+            used = usage_fields(own_usage.usage, own_usage.cost)
+            unknown = own_usage.unknown_responses
+            self.summary = replace(outline.summary, **used, unknown_responses=unknown)
         self.session: Session = replace(outline.session, title=title or outline.session.title)
 
     @property
@@ -114,19 +119,6 @@ class SessionPage:
             ]
         return self._files[subagent]
 
-    def first_row_ids(self, subagent: str = "") -> list[str]:
-        """Return the id of each chunk's first row."""
-        if subagent not in self._firsts:
-            self._firsts[subagent] = self.thread_of(subagent).first_ids()
-        return self._firsts[subagent]
-
-    def load_chunk(self, number: int, subagent: str = "") -> list[PageRow]:
-        """Return the rows of one chunk."""
-        total = self.thread_of(subagent).total
-        return self.load_rows(
-            range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), subagent
-        )
-
     def load_rows(self, rows: Sequence[int], subagent: str = "") -> list[PageRow]:
         """Read rows from the recording."""
         thread = self.thread_of(subagent)
@@ -141,10 +133,9 @@ class SessionPage:
             for row, record in zip(rows, records, strict=True)
         ]
 
-    @functools.cached_property
-    def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
-        """Map the location of a record to its thread and row."""
-        return dict(self.outline.rows_by_location())
+    def find_rows(self, locations: Container[RecordPlace]) -> dict[RecordPlace, RowPlace]:
+        """Return thread and row of the records at these paths and offsets."""
+        return {at: row for at, row in self.outline.rows_by_location() if at in locations}
 
     def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
         return [

@@ -62,7 +62,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 
 
-@functools.lru_cache(maxsize=2_000)
+@functools.lru_cache(maxsize=200)
 def render_markdown(text: str) -> Markup:
     """Render Markdown as sanitized HTML; very long text is shown as plain text."""
     if len(text) > CHARS_MAX:
@@ -115,6 +115,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         amount=format_cost,
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
+        clock=lambda text: re.sub(r"T([\d:]{8})[.\d]*Z", r" \1 UTC", text or "none"),
         compact=format_count,
         cost=_render_cost,
         counted=pluralize,

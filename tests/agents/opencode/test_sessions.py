@@ -13,7 +13,7 @@ from flightlog.agents import find_agent
 from flightlog.agents.adoption import adopt_session_files
 from flightlog.agents.opencode.rows import close_databases, open_database
 from flightlog.archive.archive import Archive
-from flightlog.archive.session_reader import SessionFollower
+from flightlog.archive.session_reader import SessionFollower, follow_entries
 from flightlog.model.entries import Entry, UnknownRecord
 from flightlog.model.errors import Damage
 from flightlog.model.session import NoteKind
@@ -298,7 +298,7 @@ def test_followed_records_come_once_and_when_they_are_there(home):
         return len(passes) < 3
 
     followed = []
-    followed.extend(archive.follow_session(next(iter(archive.recordings)), pause))
+    followed.extend(follow_entries(archive, next(iter(archive.recordings)), pause))
 
     keys = [item.key for item in followed if isinstance(item, Entry)]
     assert len(keys) == len(set(keys))

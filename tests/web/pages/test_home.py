@@ -58,7 +58,7 @@ def test_running_session_is_on_the_home_page(tmp_path):
         home = pages.ask("/home").text
 
     assert f'<a href="/sessions/{SESSION}">Read it three times</a>' in home
-    assert "1 session, with limits and problems" in home
+    assert "1 session with a record of the last 2 minutes" in home
 
 
 def test_every_empty_page_has_a_sentence_and_a_command(tmp_path, monkeypatch):

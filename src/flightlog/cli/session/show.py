@@ -75,6 +75,7 @@ def show(address: str, *, full: bool, brief: bool, as_json: bool) -> None:
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Print a session as it grows. Without an id, follow the one with the newest record."""
     from flightlog.archive.archive import open_archive
+    from flightlog.archive.session_reader import follow_entries
     from flightlog.cli.session.story import print_story
     from flightlog.model.addresses import parse_address
     from flightlog.views.json_output import as_json_line
@@ -87,7 +88,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
         archive = open_archive(open_runtime())
     name = parse_address(session_id).session if session_id else archive.latest_session()
     formatter = FollowFormatter(archive.find_recording(name).agent)
-    for item in archive.follow_session(name, timer.pause):
+    for item in follow_entries(archive, name, timer.pause):
         timer.reset_idle()
         if as_json:
             click.echo(as_json_line(item))

@@ -216,7 +216,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     top = turns[:TOP_PROMPTS]
     part = sum(mark.amount for mark, _ in top)
     yield Pattern(
-        "cost-turns", f"{len(top)} prompts cost {part / total:.0%} of {whole} USD", "other", 1.0,
+        "cost-turns", f"{pluralize(len(top), 'prompt')} cost {part / total:.0%} of {whole} USD", "other", 1.0,
         _conversation_ids([digest for _, digest in top]), None, "cost", f"{part:.2f} USD", len(top),
         tuple(PatternEvidence(mark.address, f"{mark.amount:.2f} USD: {mark.text}") for mark, _ in top),
     )  # fmt: skip

@@ -160,42 +160,15 @@ class ThreadOutline(Struct, frozen=True):
         """Return the id of a row: `turn`, `turn.step`, `turn.nN` or `lN`."""
         turn = self.row_kinds.count(RowMark.TURN, 0, row)
         begin = max(self.row_kinds.rfind(RowMark.TURN, 0, row), 0)
-        return self._id(
-            row,
-            turn,
-            self.row_kinds.count(RowMark.STEP, begin, row),
-            _count_notes(self.row_kinds, begin, row),
-        )
-
-    def first_ids(self) -> list[str]:
-        """Return the id of each chunk's first row, counted in one pass."""
-        ids, turn, begin, steps, notes = [], 0, 0, 0, 0
-        for start in range(0, self.total, CHUNK_ROWS):
-            turns = self.row_kinds.count(RowMark.TURN, begin, start)
-            if turns:
-                turn, steps, notes, begin = (
-                    turn + turns,
-                    0,
-                    0,
-                    self.row_kinds.rfind(RowMark.TURN, begin, start),
-                )
-            steps += self.row_kinds.count(RowMark.STEP, begin, start)
-            notes += _count_notes(self.row_kinds, begin, start)
-            begin = start
-            ids.append(self._id(start, turn, steps, notes))
-        return ids
-
-    def _id(self, row: int, turn: int, steps: int, notes: int) -> str:
-        """Return the id of a row after that many turns, and steps and notes of the last turn."""
         match self.row_kinds[row]:
             case RowMark.TURN:
                 return str(turn + 1)
             case RowMark.STEP:
-                return f"{turn}.{steps + 1}"
+                return f"{turn}.{self.row_kinds.count(RowMark.STEP, begin, row) + 1}"
             case RowMark.SUBAGENT:
                 return f"l{self.row_kinds.count(RowMark.SUBAGENT, 0, row + 1)}"
             case _:
-                return f"{turn}.n{notes + 1}"
+                return f"{turn}.n{_count_notes(self.row_kinds, begin, row) + 1}"
 
     def find_row(self, row_id: str) -> int | None:
         """Return the row that has this id, if there is one."""
@@ -281,7 +254,9 @@ class SessionOutline(Struct, frozen=True):
     def rows_by_location(self) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
         """Yield path and offset of each record with the thread and the row it belongs to."""
         for name, thread in self.threads.items():
-            for row, record in enumerate(thread.read_records(0, thread.total)):
+            # Chunk by chunk: the records of 50,000 steps take 50 MB.
+            records = (record for chunk in thread.chunks for record in unpack_records(chunk))
+            for row, record in enumerate(records):
                 for file, offset, _ in record.locations:
                     yield (self.files[file], offset), (name, row)
 

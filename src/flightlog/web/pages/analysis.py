@@ -1,6 +1,7 @@
 """What analysis says: findings and cache misses of all sessions, and the panels of one session."""
 
-from typing import Any
+import asyncio
+from typing import Any, TypeVar
 
 from aiohttp import web
 
@@ -8,17 +9,21 @@ from flightlog.analysis.cache import compare_with_client, list_without_hits, tot
 from flightlog.analysis.context_parts import KIND_ORDER
 from flightlog.analysis.service import (
     BLOCKS_MAX,
+    SessionAnalysis,
     group_misses,
     list_blocks,
     list_misses,
     read_client_count,
 )
+from flightlog.archive.archive import Archive
 from flightlog.model.text import parse_since
 from flightlog.usage.price_table import PRICES_FROM
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.data import SelectValues
 from flightlog.web.pages.home import finding_values
-from flightlog.web.pages.session import HITS_MAX, SESSION, session_id
+from flightlog.web.pages.session import HITS_MAX, SESSION, select_findings, session_id
 
+T = TypeVar("T")
 DAYS = {"7d": 7, "30d": 30, "all": 0}
 PERIODS = {"7d": "7 days", "30d": "30 days", "all": "all time"}
 FINDINGS_SHOWN = 200
@@ -82,32 +87,34 @@ def _cache_context(context: WebContext, period: str) -> dict[str, Any]:
 
 async def show_session_findings(request: web.Request) -> web.StreamResponse:
     """Show what went wrong in a session."""
-    context, name = request.app[CONTEXT], session_id(request)
-    detail = await run_blocking(context.data.analyze_session, name)
-    return await context.render_response("findings.html", findings=detail.findings)
+    findings = await _read_panel(request, select_findings)
+    return await request.app[CONTEXT].render_response("findings.html", findings=findings)
 
 
 async def show_cache_panel(request: web.Request) -> web.StreamResponse:
     """Show what the prompt cache did in a session."""
-    context = request.app[CONTEXT]
-    values = await run_blocking(_cache_values, context, session_id(request))
-    return await context.render_response("cache_panel.html", **values)
+    values = await _read_panel(request, _cache_values)
+    return await request.app[CONTEXT].render_response("cache_panel.html", **values)
 
 
 async def show_context_panel(request: web.Request) -> web.StreamResponse:
     """Show what filled the context window of a session, and its most expensive blocks."""
-    context = request.app[CONTEXT]
-    values = await run_blocking(_context_values, context, session_id(request))
-    return await context.render_response("context_panel.html", **values)
+    values = await _read_panel(request, _context_values)
+    return await request.app[CONTEXT].render_response("context_panel.html", **values)
 
 
-def _cache_values(context: WebContext, name: str) -> dict[str, Any]:
-    archive = context.data.current_archive(name)
-    detail = context.data.analyze_session(name)
+async def _read_panel(request: web.Request, select: SelectValues[T]) -> T:
+    start = request.app[CONTEXT].data.start_analysis
+    future = await run_blocking(start, session_id(request), select)
+    # Shielded, because other requests may wait for the same values.
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+def _cache_values(archive: Archive, detail: SessionAnalysis) -> dict[str, Any]:
     client = read_client_count(archive, detail.session)
     outcomes = list_without_hits(detail.cache)
     return {
-        "detail": detail,
+        "has_request_log": detail.has_request_log,
         "outcomes": outcomes[:HITS_MAX],
         "is_used": bool(outcomes),
         "totals": total_outcomes(detail.cache),
@@ -116,8 +123,8 @@ def _cache_values(context: WebContext, name: str) -> dict[str, Any]:
     }
 
 
-def _context_values(context: WebContext, name: str) -> dict[str, Any]:
-    measured = context.data.analyze_session(name).context
+def _context_values(_: Archive, detail: SessionAnalysis) -> dict[str, Any]:
+    measured = detail.context
     requests = [request for request in measured.requests if not request.thread]
     # A long session has one column for several requests, that of the longest prompt.
     step = -(-len(requests) // COLUMNS_MAX) or 1

@@ -1,7 +1,7 @@
 """The session page: timeline, tool calls, search, text, updates, downloads."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +9,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.analysis.findings import Finding
+from flightlog.analysis.service import SessionAnalysis
+from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import read_own_usage
 from flightlog.archive.sharing import redact_session
 from flightlog.model.addresses import Address
@@ -39,12 +41,10 @@ SESSION = r"/sessions/{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
 
 
 class RowChunk(Struct, frozen=True):
-    """A part of the timeline; `rows` is None if the page loads it later."""
+    """A part of the timeline; the script of the page loads the others when they are near."""
 
     number: int
-    first: str
-    count: int
-    rows: list[PageRow] | None
+    rows: list[PageRow]
 
 
 class SubagentBar(Struct, frozen=True):
@@ -182,7 +182,8 @@ def _render_session(context: WebContext, request: web.Request) -> web.Response:
             everything=thread.total,
             outline=thread.prompts if len(thread.prompts) > 1 else (),
             outline_more=max(thread.row_kinds.count(RowMark.TURN) - len(thread.prompts), 0),
-            chunks=_build_chunks(page, name, rows, loaded),
+            chunks=_load_chunks(page, name, rows, loaded),
+            neighbors=_link_neighbors(thread, rows, loaded),
             chunk_rows=CHUNK_ROWS,
             position=position,
             subagents=subagent_bars(page) if not subagent else [],
@@ -202,7 +203,12 @@ def _find_findings_at_once(context: WebContext, session: str) -> tuple[Finding, 
     """Return the findings of a short session; None if the page asks for them later."""
     archive = context.data.current_archive(session)
     is_short = archive.find_recording(session).size <= FINDINGS_BYTES_MAX
-    return context.data.analyze_session(session).findings if is_short else None
+    return context.data.read_analysis(session, select_findings) if is_short else None
+
+
+def select_findings(_: Archive, detail: SessionAnalysis) -> tuple[Finding, ...]:
+    """Return the findings of an analysis."""
+    return detail.findings
 
 
 def _redirect_to_record(request: web.Request, page: SessionPage, name: str) -> web.HTTPSeeOther:
@@ -210,7 +216,7 @@ def _redirect_to_record(request: web.Request, page: SessionPage, name: str) -> w
     offset, thread = request.query["offset"], page.thread_of(name)
     rows = (
         thread.id_at(row)
-        for (_, start), (subagent, row) in page.rows_by_location.items()
+        for (_, start), (subagent, row) in page.outline.rows_by_location()
         if subagent == name and str(start) == offset
     )
     row = next(rows, "")
@@ -242,24 +248,20 @@ def _frame_context(
     }
 
 
-def _build_chunks(
-    page: SessionPage, subagent: str, rows: Sequence[int], loaded: set[int]
+def _load_chunks(
+    page: SessionPage, subagent: str, rows: Sequence[int], numbers: Iterable[int]
 ) -> list[RowChunk]:
-    thread = page.thread_of(subagent)
-    is_whole = isinstance(rows, range)
-    starts = range(0, len(rows), CHUNK_ROWS)
-    firsts = page.first_row_ids(subagent) if is_whole else [thread.id_at(rows[at]) for at in starts]
     return [
-        RowChunk(
-            number,
-            first,
-            min(CHUNK_ROWS, len(rows) - start),
-            page.load_rows(rows[start : start + CHUNK_ROWS], subagent)
-            if number in loaded
-            else None,
-        )
-        for number, (start, first) in enumerate(zip(starts, firsts, strict=True))
+        RowChunk(number, page.load_rows(part, subagent))
+        for number in sorted(numbers)
+        if (part := rows[number * CHUNK_ROWS : (number + 1) * CHUNK_ROWS])
     ]
+
+
+def _link_neighbors(thread: ThreadOutline, rows: Sequence[int], numbers: set[int]) -> list[str]:
+    """Return the rows that links before and after the loaded chunks open, "" for none."""
+    before, after = (min(numbers) - 1) * CHUNK_ROWS, (max(numbers) + 1) * CHUNK_ROWS
+    return [thread.id_at(rows[at]) if 0 <= at < len(rows) else "" for at in (before, after)]
 
 
 def subagent_bars(page: SessionPage) -> list[SubagentBar]:

@@ -18,10 +18,10 @@ from flightlog.model.usage import DAY_MS, Breakdown, UsageRow, format_cost
 from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.data import cost_order
 from flightlog.web.pages.home import start_of_day_ms
 
 TRUTHS_SHOWN = 200
-SESSIONS_SHOWN = 50
 RANGES = {"7d": 7, "30d": 30, "90d": 90}  # days with today; without a range, all time
 BREAKDOWNS = (
     Breakdown.DAY,
@@ -116,7 +116,7 @@ def _usage_context(context: WebContext, choice: UsageChoice) -> dict[str, Any]:
     agents = labeled if len(labeled) > 1 else ()
     reports = {**cached, Breakdown.AGENT: replace(by_agent, rows=agents)}
     day = reports[Breakdown.DAY]
-    sessions = [row for row in _most_expensive_first(reports[Breakdown.SESSION]) if row.responses]
+    sessions = reports[Breakdown.SESSION]
     summaries = {summary.session: summary for summary in context.data.listing().sessions}
     return {
         "choice": choice,
@@ -127,8 +127,8 @@ def _usage_context(context: WebContext, choice: UsageChoice) -> dict[str, Any]:
         "agent_keys": {agent_label(row.key): row.key for row in by_agent.rows},
         "models": _most_expensive_first(reports[Breakdown.MODEL]),
         "projects": _most_expensive_first(reports[Breakdown.PROJECT]),
-        "sessions": sessions[:SESSIONS_SHOWN],
-        "sessions_more": max(len(sessions) - SESSIONS_SHOWN, 0),
+        "sessions": sessions.rows,
+        "sessions_more": sessions.total.sessions - len(sessions.rows),
         "summaries": summaries,
         "blocks": reports[Breakdown.BLOCK].rows[::-1],
         **_reconciliation_values(day),
@@ -157,7 +157,7 @@ def _reconciliation_values(report: UsageReport) -> dict[str, Any]:
 
 
 def _most_expensive_first(report: UsageReport) -> list[UsageRow]:
-    return sorted(report.rows, key=lambda row: (-(row.cost.usd or 0.0), row.key))
+    return sorted(report.rows, key=cost_order)
 
 
 def _bar_values(row: UsageRow) -> dict[str, Any]:

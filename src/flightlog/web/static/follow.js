@@ -47,7 +47,7 @@
     if (chunk) return chunk;
     chunk = document.createElement("section");
     chunk.className = "chunk";
-    Object.assign(chunk.dataset, { chunk: number, first: ids[0], rows: ids.length });
+    Object.assign(chunk.dataset, { chunk: number, rows: ids.length });
     page.querySelector(":scope > .empty")?.remove();
     page.append(chunk);
     timeline.adopt(chunk);

@@ -64,16 +64,29 @@
   const unload = (chunk) => {
     if (chunk.hasAttribute("data-away") || chunk.contains(document.activeElement) || chunk.querySelector("details[open]")) return;
     const height = chunk.getBoundingClientRect().height;
-    const first = chunk.dataset.first;
-    const link = Object.assign(document.createElement("a"), { className: "away", href: `?at=${first}#${first}`, textContent: `from ${first}` });
     chunk.setAttribute("data-away", "");
     chunk.style.blockSize = `${Math.round(height)}px`;
-    chunk.replaceChildren(link);
+    chunk.replaceChildren();
   };
   const near = new IntersectionObserver((entries) => { for (const entry of entries) if (entry.isIntersecting) load(entry.target); }, { rootMargin: "150% 0px" });
   const far = new IntersectionObserver((entries) => { for (const entry of entries) if (!entry.isIntersecting) unload(entry.target); }, { rootMargin: `${FAR * 100}% 0px` });
   const adopt = (chunk) => { reserve(chunk); near.observe(chunk); far.observe(chunk); };
-  chunks().forEach(adopt);
+  // The page has the first rows only, with links to others for a browser without scripts.
+  const sent = new Map(chunks().map((chunk) => [Number(chunk.dataset.chunk), chunk]));
+  timeline.querySelectorAll(":scope > .away").forEach((link) => link.remove());
+  const parts = Array.from({ length: Math.ceil(total() / size) }, (_, number) => {
+    const chunk = sent.get(number) ?? document.createElement("section");
+    if (!sent.has(number)) {
+      chunk.className = "chunk";
+      chunk.setAttribute("data-away", "");
+      Object.assign(chunk.dataset, { chunk: number, rows: Math.min(size, total() - number * size) });
+    }
+    return chunk;
+  });
+  const [head, tail] = [Math.min(...sent.keys()), Math.max(...sent.keys())];
+  sent.get(head)?.before(...parts.slice(0, head));
+  sent.get(tail)?.after(...parts.slice(tail + 1));
+  parts.forEach(adopt);
 
   // The current row, and how to move to another.
   const mark = (row, { focus = true } = {}) => {
