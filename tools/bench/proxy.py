@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import aiohttp
-import uvloop
 from tools.bench.table import Table
 
 from flightlog.agents.capture.proxy import ProxySettings
@@ -57,7 +56,7 @@ def main() -> int:
         proxy.start()
         proxied, losses = ours.recv(), -1
         try:
-            found = uvloop.run(measured(direct, proxied, options))
+            found = asyncio.run(measured(direct, proxied, options))
         finally:
             ours.send("stop")
             losses = ours.recv()
@@ -181,7 +180,7 @@ def run_upstream(pipe: Connection) -> None:
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
-    uvloop.run(serve())
+    asyncio.run(serve())
 
 
 async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -225,7 +224,7 @@ def run_proxy(pipe: Connection, upstream: str, folder: str) -> None:
         recorder.close()
         pipe.send(len(recorder.losses))
 
-    uvloop.run(serve())
+    asyncio.run(serve())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Plans that people have: a Markdown checklist, `prd.json`, a list of issues; and the example.
 
-A plan is written as JSON, which is YAML: a large one loads in a fraction of the time. What is
-done already (a ticked box, `passes`, a closed issue) is left out.
+A plan is written as JSON. What is done already (a ticked box, `passes`, a closed issue) is left out.
 """
 
 import json

@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 from msgspec import json
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.agents.process import ShellCommand
 from flightlog.loop.events import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.loop import directories, events
 from flightlog.loop.directories import JOURNAL, LEASE, PLAN
