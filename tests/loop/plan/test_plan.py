@@ -19,7 +19,7 @@ from flightlog.loop.plan.load import (
     hash_plan,
     load_plan,
     parse_plan,
-    redact_event,
+    redact_events,
 )
 from flightlog.loop.plan.schema import json_schema, order_tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
@@ -197,6 +197,8 @@ def test_foreign_text_of_an_event_is_redacted(event):
     secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     plain = msgspec.json.decode(msgspec.json.encode(event).replace(b"SECRET", secret.encode()))
 
-    clean = redact_event(msgspec.convert(plain, type(event)), JsonRedactor(Redactor(bytes(32))))
+    (clean,) = redact_events(
+        [msgspec.convert(plain, type(event))], JsonRedactor(Redactor(bytes(32)))
+    )
 
     assert secret.encode() not in msgspec.json.encode(clean)

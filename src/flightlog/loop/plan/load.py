@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -221,12 +221,18 @@ def _find_cycle(plan: Plan) -> list[str]:
     return []
 
 
-def redact_event(event: Event, records: JsonRedactor) -> Event:
-    """Return an event with its text redacted."""
-    fields = msgspec.to_builtins(event)
-    texts = {name: value for name, value in fields.items() if name in REDACTED_FIELDS and value}
-    clean = records.redact_value(texts) if texts else texts
-    return event if clean == texts else msgspec.convert({**fields, **clean}, type(event))
+def redact_events(events: Sequence[Event], records: JsonRedactor) -> list[Event]:
+    """Return events with their text redacted; one search takes as long for a hundred as for one."""
+    fields = [msgspec.to_builtins(event) for event in events]
+    texts = tuple(
+        {name: value for name, value in item.items() if name in REDACTED_FIELDS and value}
+        for item in fields
+    )
+    cleaned = records.redact_value(texts) if any(texts) else texts
+    return [
+        event if clean == text else msgspec.convert({**item, **clean}, type(event))
+        for event, item, text, clean in zip(events, fields, texts, cleaned, strict=True)
+    ]
 
 
 def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
