@@ -68,7 +68,7 @@ def test_evidence_that_is_no_place_becomes_a_digest():
         ("a: !!python/object:os.system x", "there is no tag"),
         ("? [a]\n: b", "a key is a word"),
         ("a: 1\na: 2", "duplicate key 'a'"),
-        ("a\n---\nb", "second document"),
+        ("a\n---\nb", "one document"),
         ("<<: x", "only maps can be merged"),
     ],
 )

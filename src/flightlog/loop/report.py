@@ -14,10 +14,10 @@ from flightlog.loop.analysis import (
     TaskHistory,
     build_account,
     measure_calibration,
+    redact_records,
 )
 from flightlog.loop.decide.recovery import explain_error
-from flightlog.loop.directories import LoopEvent, LoopSession, iter_events, open_loop_session
-from flightlog.loop.plan.load import redact_events
+from flightlog.loop.directories import LoopSession, iter_events, open_loop_session
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.session_overview import (
     LoopFileChange,
@@ -41,7 +41,6 @@ from flightlog.store.output_files import write_output_files
 _EVIDENCE_MAX = 8  # event ids behind a sentence
 _GAP_NOTABLE = 0.1  # mean gap of confidence and outcome above which confidence was wrong
 REPORT = "final-report.md"
-_BATCH = 500  # events that are redacted together; a search takes 0.1 ms at least
 _ROWS_MAX = 60  # lines of one section of the report
 _RAW_DATA = (
     "- Execution log: `execution-log.json`",
@@ -188,24 +187,15 @@ def _shorten_sentence(text: str) -> str:
 
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the redacted report of the session in `directory` and return its text."""
-    plan, json_redactor = open_loop_session(directory).read_plan(redactor), JsonRedactor(redactor)
-    account = build_account(_redact_records(iter_events(directory), json_redactor))
-    account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
     session = open_loop_session(directory)
+    plan = session.read_plan(redactor)
+    account = build_account(redact_records(iter_events(directory), JsonRedactor(redactor)))
+    account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
     runner = session.runner if account.state.status == "in_progress" else ""
     session = session._replace(state=account.state, runner=runner)
     clean = redactor.redact_as_clean(render_report(session, account, plan))
     write_output_files(directory, [OutputFile(REPORT, Tier.SHAREABLE, clean)])
     return clean.text
-
-
-def _redact_records(
-    records: Iterator[LoopEvent], json_redactor: JsonRedactor
-) -> Iterator[LoopEvent]:
-    while batch := list(islice(records, _BATCH)):
-        events = redact_events([record.event for record in batch], json_redactor)
-        for record, event in zip(batch, events, strict=True):
-            yield record if event is record.event else record._replace(event=event)
 
 
 def render_report(session: LoopSession, whole: LoopAccount, plan: Plan) -> str:

@@ -34,7 +34,7 @@ YAML_NODES_MAX = 400_000  # with every alias expanded; libyaml and `read_yaml` t
 _SLOW_YAML = re.compile(r"^\ufeff|\\u[dD][89a-fA-F]")
 _SLOW_FACTOR = 10
 _TAGS_MAX = 100  # libyaml compares each %TAG with all before: a million of them take minutes
-_STR_TAGS = (None, "!", "tag:yaml.org,2002:str")
+_TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Any] = {
@@ -62,13 +62,9 @@ def read_yaml(text: str, verbatim: Container[str] = ()) -> Any:
 
     try:
         events = iter_yaml_events(text)
-        next(events)  # start of the stream
-        if type(next(events)).__name__ == "StreamEndEvent":
-            return None
-        document = _YamlBuilder(events, verbatim).build_value(next(events), "")
-        next(events)  # end of the document
-        if type(event := next(events)).__name__ != "StreamEndEvent":
-            raise _yaml_error("there is a second document", event)
+        first = next(events, None)
+        document = _YamlBuilder(events, verbatim).build_value(first, "") if first else None
+        next(events, None)  # raises for a second document
     except ValueError as error:
         raise YAMLError(str(error)) from error
     return document
@@ -85,8 +81,11 @@ def resolve_scalar(text: str) -> Any:
     return text
 
 
-def iter_yaml_events(text: str) -> Iterator[Any]:
-    """Yield the parser's events of `text`; raise `ValueError` as soon as a limit is exceeded."""
+def iter_yaml_events(text: str) -> Iterator[Any]:  # noqa: C901 - a branch for each kind
+    """Yield the parser's events of the values in `text`, which is one document or empty.
+
+    Raise `ValueError` as soon as a limit is exceeded.
+    """
     import yaml  # noqa: PLC0415 - takes 20 ms, and few commands read YAML
 
     is_slow = _SLOW_YAML.search(text) is not None
@@ -100,6 +99,10 @@ def iter_yaml_events(text: str) -> Iterator[Any]:
     sizes: dict[str | None, int] = {}
     for event in yaml.parse(text, Loader=yaml.SafeLoader if is_slow else yaml.CSafeLoader):
         kind = type(event).__name__
+        if kind.startswith(("Stream", "Document")):
+            if kind == "DocumentStartEvent" and nodes:
+                raise ValueError("one document is expected")
+            continue
         if kind == "ScalarEvent":
             sizes[event.anchor] = 1
             nodes += 1
@@ -137,15 +140,12 @@ class _YamlBuilder:
         kind = type(event).__name__
         if kind == "AliasEvent":
             return self._anchors[event.anchor]
-        value: Any
-        if kind == "ScalarEvent":
-            if event.tag not in _STR_TAGS:
-                raise _yaml_error(f"there is no tag {event.tag}", event)
-            is_text = bool(event.style) or event.tag is not None
-            value = event.value if is_text else resolve_scalar(event.value)
-            value = event.value if key in self._verbatim and value is not None else value
-        elif event.tag not in {None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}:
+        if event.tag not in _TAGS:
             raise _yaml_error(f"there is no tag {event.tag}", event)
+        if kind == "ScalarEvent":
+            is_plain = not event.style and event.tag is None
+            value = resolve_scalar(event.value) if is_plain else event.value
+            value = event.value if key in self._verbatim and value is not None else value
         elif kind == "SequenceStartEvent":
             value = []
             while type(item := next(self._events)).__name__ != "SequenceEndEvent":

@@ -9,9 +9,8 @@ import msgspec
 import yaml
 
 from flightlog.loop.events import Event
-from flightlog.loop.plan import schema
 from flightlog.loop.plan.expression import parse_expression
-from flightlog.loop.plan.schema import Plan
+from flightlog.loop.plan.schema import Plan, json_schema
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import (
     UNREADABLE,
@@ -28,14 +27,7 @@ from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 
 # Keys whose values are text as written: the id 001, and `command: true`, which means the program.
-_TEXT_KEYS = frozenset(
-    ("task_id", "dependencies", "review_points", "tasks", "command", "verify", "arguments")
-)
-_STRUCTS = tuple(
-    kind
-    for kind in vars(schema).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-)
+_TEXT_KEYS = {"task_id", "dependencies", "review_points", "tasks", "command", "verify", "arguments"}
 Where = tuple[str | int, ...]
 # Fields of events that can hold text of a task, an agent, a person or a plan. They are redacted
 # before an event is written.
@@ -50,30 +42,33 @@ REDACTED_FIELDS = frozenset(
 
 def load_plan(path: Path) -> tuple[Plan, bytes]:
     """Read and check the plan at `path`; return it with its bytes."""
+    data = read_named_file(path, "plan", "write an example: flightlog loop example")
+    return parse_plan(data, str(path)), data
+
+
+def read_named_file(path: Path, kind: str, hint: str) -> bytes:
+    """Return the bytes of a file that a person named; `hint` is for one that does not exist."""
     try:
         with path.open("rb") as file:
             data = file.read(YAML_BYTES_MAX + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
-        hint = "write an example: flightlog loop example"
-        raise NotFound(f"no such plan: {path}", hint=hint) from error
-    return parse_plan(data, str(path)), data
+        raise NotFound(f"no such {kind}: {path}", hint=hint) from error
+    if len(data) > YAML_BYTES_MAX:
+        raise Invalid(f"{path}: more than {YAML_BYTES_MAX >> 20} MB", hint="split it")
+    return data
 
 
 def parse_plan(data: bytes, name: str = "plan") -> Plan:
     """Parse a plan; raise `Invalid` with what is wrong and where."""
-    if len(data) > YAML_BYTES_MAX:
-        limit = f"a plan has at most {YAML_BYTES_MAX >> 20} MB"
-        raise Invalid(f"{name}: {limit}", hint="split it into several")
     if (quick := _parse_json_plan(data)) is not None:
         return quick
     try:
         text = data.decode("utf-8")
         tree = read_yaml(text, _TEXT_KEYS)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        location = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        message = f"{location}: {error.problem or 'not YAML'}"
-        raise Invalid(message, hint="correct it there") from error
+        at = f":{mark.line + 1}:{mark.column + 1}" if (mark := error.problem_mark) else ""
+        what = error.problem or "not YAML"
+        raise Invalid(f"{name}{at}: {what}", hint="correct it there") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         hint = "write it in UTF-8, without tags, or split it"
         raise Invalid(f"{name}: not YAML: {error}", hint=hint) from error
@@ -118,7 +113,9 @@ def _explain_error(message: str, text: str, name: str) -> Invalid:
     if unknown:
         where = (*where, key)
         what = f"there is no `{key}` here"
-    keys = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
+    keys = sorted(
+        {field for kind in json_schema()["$defs"].values() for field in kind["properties"]}
+    )
     hint = suggest_name(key, keys, "see every key: flightlog loop schema")
     return Invalid(f"{name}{_line_and_column(text, where)}: {what}", hint=hint)
 
@@ -132,7 +129,7 @@ def _split_path(path: str) -> Where:
 def _line_and_column(text: str, where: Where) -> str:
     """Return line and column of the last part of `where` that exists in the text."""
     events = iter_yaml_events(text)
-    event = next(event for event in events if type(event).__name__ == "MappingStartEvent")
+    event = next(events)
     mark = event.start_mark
     for part in where:
         is_map, at, depth = type(event).__name__ == "MappingStartEvent", 0, 0
