@@ -24,7 +24,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import aiohttp
-import uvloop
 from tools.bench.table import Table
 
 from flightlog.agents.capture.proxy import ProxySettings
@@ -68,7 +67,7 @@ def main() -> int:
         proxy.start()
         proxied, losses = ours.recv(), -1
         try:
-            found = uvloop.run(measured(direct, proxied, options))
+            found = asyncio.run(measured(direct, proxied, options))
         finally:
             ours.send("stop")
             losses, _ = ours.recv()
@@ -259,7 +258,7 @@ def run_upstream(pipe: Connection) -> None:
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
-    uvloop.run(serve())
+    asyncio.run(serve())
 
 
 async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -316,7 +315,7 @@ def run_proxy(pipe: Connection, upstream: str, folder: str, work: Path | None = 
         recorder.close()
         pipe.send((len(recorder.losses), len(saved)))
 
-    uvloop.run(serve())
+    asyncio.run(serve())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import uvloop
 from msgspec import convert
 from tools.bench.table import Table
 
@@ -114,7 +113,7 @@ def measured(
     limits = BatchLimits(parallel=options.parallel)
     for turn in range(options.rounds + 1):
         began = time.perf_counter()
-        uvloop.run(bare(url, body, options.samples, options.parallel))
+        asyncio.run(bare(url, body, options.samples, options.parallel))
         middle = time.perf_counter()
         book = service.open_run(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)

@@ -20,8 +20,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+from yaml import YAMLError
 
 from flightlog.agents.scripted.scenario import Scenario
 from flightlog.model.addresses import is_safe

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,13 @@ from msgspec import Struct
 from flightlog.loop import events, layout
 from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.directories import JOURNAL, LoopEvent, iter_events
+from flightlog.loop.plan.load import redact_events
 from flightlog.loop.state import LoopState, TimelineEntry
 from flightlog.model.text import pluralize
+from flightlog.privacy.json_redactor import JsonRedactor
 
 BINS = 10
+_BATCH = 500  # events that are redacted together
 _PRIOR = 5.0  # weight of the raw confidence, in decisions, against few observed outcomes
 CALIBRATION_MIN = 20  # decisions; with fewer the figures say nothing, so none are shown
 _PAIRS_MIN = 10  # with fewer decisions there is no correction
@@ -162,6 +165,14 @@ class LoopAccount:
     runners: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     pairs: list[ConfidenceOutcome] = field(default_factory=list)
+
+
+def redact_records(records: Iterator[LoopEvent], clean: JsonRedactor) -> Iterator[LoopEvent]:
+    """Yield the events redacted, many together: a search takes 0.1 ms at least."""
+    while batch := list(islice(records, _BATCH)):
+        cleaned = redact_events([record.event for record in batch], clean)
+        for (seq, timestamp, _), event in zip(batch, cleaned, strict=True):
+            yield LoopEvent(seq, timestamp, event)
 
 
 def build_account(records: Iterable[LoopEvent]) -> LoopAccount:

@@ -14,10 +14,10 @@ from flightlog.loop.analysis import (
     TaskHistory,
     build_account,
     measure_calibration,
+    redact_records,
 )
 from flightlog.loop.decide.recovery import explain_error
 from flightlog.loop.directories import LoopSession, iter_events, open_loop_session
-from flightlog.loop.plan.load import redact_event
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.session_overview import (
     LoopFileChange,
@@ -187,14 +187,10 @@ def _shorten_sentence(text: str) -> str:
 
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the redacted report of the session in `directory` and return its text."""
-    plan, json_redactor = open_loop_session(directory).read_plan(redactor), JsonRedactor(redactor)
-    records = (
-        record._replace(event=redact_event(record.event, json_redactor))
-        for record in iter_events(directory)
-    )
-    account = build_account(records)
-    account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
     session = open_loop_session(directory)
+    plan = session.read_plan(redactor)
+    account = build_account(redact_records(iter_events(directory), JsonRedactor(redactor)))
+    account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
     runner = session.runner if account.state.status == "in_progress" else ""
     session = session._replace(state=account.state, runner=runner)
     clean = redactor.redact_as_clean(render_report(session, account, plan))

@@ -27,7 +27,7 @@ from flightlog.loop.directories import (
 from flightlog.loop.events import Event, LoopResumed, QuestionAsked
 from flightlog.loop.logs import build_log_entry
 from flightlog.loop.plan.load import hash_plan, load_plan
-from flightlog.loop.plan.schema import Budgets, LoopConfig, select_phase
+from flightlog.loop.plan.schema import Budgets, select_phase
 from flightlog.loop.report import write_report
 from flightlog.loop.runner import session
 from flightlog.loop.runner.agent_task import TOOL_RULE, check_agents
@@ -172,12 +172,13 @@ def _load_start(
 ) -> session.LoopStart:
     plan, data = load_plan(path)
     check_agents(plan, runtime)
+    hint = "flightlog loop run --help"
     return session.LoopStart(
         plan,
         data,
         Path(runtime.cwd),
         autonomous=autonomous,
-        config=_override_config(plan.config, config),
+        config=session.override_config(plan.config, config, hint) if config else None,
         calibration=calibration_table(iter_session_dirs(root)) if root.is_dir() else (),
     )
 
@@ -355,16 +356,6 @@ def _session_exists(root: Path, name: str) -> bool:
         return find_session_dir(root, name).is_dir()
     except NotFound:
         return False
-
-
-def _override_config(config: LoopConfig, changes: dict[str, object]) -> LoopConfig | None:
-    if not changes:
-        return None
-    try:
-        return msgspec.convert({**msgspec.to_builtins(config), **changes}, LoopConfig)
-    except msgspec.ValidationError as error:
-        hint = "flightlog loop run --help"
-        raise Invalid(f"a setting cannot be used: {error}", hint=hint) from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from flightlog.loop.decide.fold import apply_event
 from flightlog.loop.directories import CHECKPOINT, JOURNAL, STATE_VERSION, Checkpoint
 from flightlog.loop.layout import dump_yaml
 from flightlog.loop.logs import DecisionLog, ErrorLog, build_log_entry
-from flightlog.loop.plan.load import redact_event
+from flightlog.loop.plan.load import redact_events
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.state import LoopState
 from flightlog.model.errors import Damage
@@ -82,12 +82,12 @@ class LoopStore:
         """Redact in journal and logs the values that were recognized after they were written."""
         if self._redactor.known.growth > self._known:
             self.close()
-            self._journal.rewrite_events(lambda event: redact_event(event, self._clean))
+            self._journal.rewrite_events(lambda batch: redact_events(batch, self._clean))
             self._fold_records(self._iter_records())
 
     def append(self, event: events.Event) -> None:
         """Append an event to the journal, apply it and update the output files."""
-        cleaned = redact_event(event, self._clean)
+        (cleaned,) = redact_events([event], self._clean)
         record = self._journal.append(cleaned, durable=isinstance(cleaned, _DURABLE))
         line = self._apply_record(record)
         if self._log is None or self._history is None:

@@ -18,7 +18,7 @@ limits for YAML and JSON below, which every reader shares.
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -27,8 +27,21 @@ from msgspec.structs import force_setattr
 
 DEPTH_MAX = 200  # levels; walking one takes a few of Python's thousand frames
 VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 on disk
-YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads at most 1 MB in a second
-YAML_NODES_MAX = 40_000  # with every alias expanded; ruamel.yaml parses about as many in a second
+YAML_BYTES_MAX = 8 << 20  # a plan of ten thousand tasks has about 3 MB
+YAML_NODES_MAX = 400_000  # with every alias expanded; libyaml and `read_yaml` take a second
+# libyaml rejects halves of characters, as JSON escapes an emoji, and does not count a byte order
+# mark. Texts with either are read by the parser in Python, which takes a second for so much.
+_SLOW_YAML = re.compile(r"^\ufeff|\\u[dD][89a-fA-F]")
+_SLOW_FACTOR = 10
+_TAGS_MAX = 100  # libyaml compares each %TAG with all before: a million of them take minutes
+_TAGS = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 # What decoding foreign bytes may raise: not JSON, not text, or nested too deeply.
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 # Which extra brings a package that the base installation lacks.
@@ -40,49 +53,130 @@ EXTRAS = {
 }
 
 
-def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
+def read_yaml(text: str, verbatim: Container[str] = ()) -> Any:
     """Return the document in `text`; raise `YAMLError` if it is not YAML or exceeds a limit.
 
-    `rt` keeps comments and positions. The text is parsed twice, because the constructor recurses
-    and the limits have to be checked first.
+    Keys are text. So are the values of the keys in `verbatim`, as written: `001` keeps its zeros.
     """
-    from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, and few commands read YAML
-    from ruamel.yaml.error import YAMLError  # noqa: PLC0415 - as above
+    from yaml import YAMLError  # noqa: PLC0415 - as below
 
     try:
-        for _ in iter_yaml_events(text):
-            pass
-        return YAML(typ=kind, pure=True).load(text)
-    except (ValueError, RecursionError) as error:  # Python rejects some dates and numbers of YAML
+        events = iter_yaml_events(text)
+        first = next(events, None)
+        document = _YamlBuilder(events, verbatim).build_value(first, "") if first else None
+        next(events, None)  # raises for a second document
+    except ValueError as error:
         raise YAMLError(str(error)) from error
+    return document
 
 
-def iter_yaml_events(text: str) -> Iterator[Any]:
-    """Yield the parser's events of `text`; raise `ValueError` as soon as a limit is exceeded."""
-    from ruamel.yaml import YAML  # noqa: PLC0415 - as above
+def resolve_scalar(text: str) -> Any:
+    """Return the value of a plain scalar in YAML 1.2: `13:00` and `no` are strings."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text
 
-    if len(text) > YAML_BYTES_MAX:
-        raise ValueError(f"longer than {YAML_BYTES_MAX >> 20} MB")
-    nodes = 0
+
+def iter_yaml_events(text: str) -> Iterator[Any]:  # noqa: C901 - a branch for each kind
+    """Yield the parser's events of the values in `text`, which is one document or empty.
+
+    Raise `ValueError` as soon as a limit is exceeded.
+    """
+    import yaml  # noqa: PLC0415 - takes 20 ms, and few commands read YAML
+
+    is_slow = _SLOW_YAML.search(text) is not None
+    factor = _SLOW_FACTOR if is_slow else 1
+    if len(text) > YAML_BYTES_MAX // factor:
+        raise ValueError(f"longer than {YAML_BYTES_MAX // factor / 1e6:.1f} MB")
+    if text.count("%TAG") > _TAGS_MAX:
+        raise ValueError(f"more than {_TAGS_MAX} tag directives")
+    nodes, nodes_max = 0, YAML_NODES_MAX // factor
     opened: list[tuple[str | None, int]] = []
     sizes: dict[str | None, int] = {}
-    for event in YAML(typ="safe", pure=True).parse(text):
+    for event in yaml.parse(text, Loader=yaml.SafeLoader if is_slow else yaml.CSafeLoader):
         kind = type(event).__name__
-        if kind in {"SequenceStartEvent", "MappingStartEvent"}:
+        if kind.startswith(("Stream", "Document")):
+            if kind == "DocumentStartEvent" and nodes:
+                raise ValueError("one document is expected")
+            continue
+        if kind == "ScalarEvent":
+            sizes[event.anchor] = 1
+            nodes += 1
+        elif kind in {"SequenceStartEvent", "MappingStartEvent"}:
             opened.append((event.anchor, nodes))
+            nodes += 1
         elif kind in {"SequenceEndEvent", "MappingEndEvent"}:
             anchor, before = opened.pop()
             sizes[anchor] = nodes - before
         elif kind == "AliasEvent":  # an alias inside its own anchor expands without end
-            nodes += sizes.get(event.anchor, YAML_NODES_MAX)
-        elif kind == "ScalarEvent":
-            sizes[event.anchor] = 1
-        nodes += kind in {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
-        if nodes > YAML_NODES_MAX:
-            raise ValueError(f"more than {YAML_NODES_MAX:,} values with aliases expanded")
+            nodes += sizes.get(event.anchor, nodes_max)
+        if nodes > nodes_max:
+            raise ValueError(f"more than {nodes_max:,} values with aliases expanded")
         if len(opened) > DEPTH_MAX:
             raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
         yield event
+
+
+def _yaml_error(problem: str, event: Any) -> Any:
+    from yaml import MarkedYAMLError  # noqa: PLC0415 - as above
+
+    return MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+
+
+class _YamlBuilder:
+    """Builds plain values from the parser's events."""
+
+    def __init__(self, events: Iterator[Any], verbatim: Container[str]) -> None:
+        self._events = events
+        self._verbatim = verbatim
+        self._anchors: dict[str, Any] = {}
+
+    def build_value(self, event: Any, key: str) -> Any:
+        """Return the value that begins with `event` and belongs to `key`."""
+        kind = type(event).__name__
+        if kind == "AliasEvent":
+            return self._anchors[event.anchor]
+        if event.tag not in _TAGS:
+            raise _yaml_error(f"there is no tag {event.tag}", event)
+        if kind == "ScalarEvent":
+            is_plain = not event.style and event.tag is None
+            value = resolve_scalar(event.value) if is_plain else event.value
+            value = event.value if key in self._verbatim and value is not None else value
+        elif kind == "SequenceStartEvent":
+            value = []
+            while type(item := next(self._events)).__name__ != "SequenceEndEvent":
+                value.append(self.build_value(item, key))
+        else:
+            value = self._build_mapping()
+        if event.anchor:
+            self._anchors[event.anchor] = value
+        return value
+
+    def _build_mapping(self) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        merged: list[Any] = []
+        while type(event := next(self._events)).__name__ != "MappingEndEvent":
+            if type(event).__name__ != "ScalarEvent":
+                raise _yaml_error("a key is a word, not a list, a map or an alias", event)
+            name = event.value
+            if event.anchor:
+                self._anchors[event.anchor] = name
+            value = self.build_value(next(self._events), name)
+            if name == "<<" and not event.style:
+                merged += value if isinstance(value, list) else [value]
+                if not all(isinstance(base, dict) for base in merged):
+                    raise _yaml_error("only maps can be merged", event)
+            elif name in mapping:
+                raise _yaml_error(f"duplicate key {name[:40]!r}", event)
+            else:
+                mapping[name] = value
+        for base in merged:  # own keys, and those of an earlier base, come first
+            mapping = {**base, **mapping}
+        return mapping
 
 
 def check_json_size(data: bytes) -> None:

@@ -5,7 +5,7 @@ unknown kind is returned as `UnknownEvent`, never dropped. Time and ids come fro
 """
 
 import json as plain_json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
@@ -111,8 +111,8 @@ class Journal(Generic[E]):
                 seen.add(entry.id)
             yield entry
 
-    def rewrite_events(self, change: Callable[[E], E]) -> None:
-        """Replace each event by `change(event)`; ids, numbers, times and all other lines stay.
+    def rewrite_events(self, change: Callable[[list[E]], Sequence[E]]) -> None:
+        """Replace the events by `change(events)`; ids, numbers, times and all other lines stay.
 
         For the one process that may write, when a value has to be removed. A reader sees the old
         file or the new one.
@@ -120,17 +120,16 @@ class Journal(Generic[E]):
         self._allowed()
         for path in (self.path, *list_shards(self.path)):
             lines = path.read_bytes().split(b"\n")
-            changed = [self._rewrite_line(line, change) for line in lines]
-            if changed != lines:
-                replace_file(path, b"\n".join(changed))
-
-    def _rewrite_line(self, line: bytes, change: Callable[[E], E]) -> bytes:
-        try:
-            header, event = json.decode(line, type=_Header), self._decoder.decode(line)
-        except UNREADABLE:
-            return line
-        new = change(event)
-        return line if new == event else _join_header(header, _encode_event(new))
+            found: list[tuple[int, _Header, E]] = []
+            for at, line in enumerate(lines):
+                with suppress(*UNREADABLE):
+                    found.append((at, json.decode(line, type=_Header), self._decoder.decode(line)))
+            changed = change([event for _, _, event in found])
+            pairs = [(old, new) for old, new in zip(found, changed, strict=True) if new != old[2]]
+            for (at, header, _), new in pairs:
+                lines[at] = _join_header(header, _encode_event(new))
+            if pairs:
+                replace_file(path, b"\n".join(lines))
 
     def _decode_record(self, line: JsonlLine) -> JournalRecord[E] | UnknownEvent | Damage:
         try:

@@ -41,8 +41,6 @@ from flightlog.web.templates import has_vendor, make_environment
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     """Browse sessions in a local web page. Prints the address, which contains the token."""
-    import uvloop  # noqa: PLC0415 - only this command runs a loop
-
     from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415 - loads every page
 
     runtime = open_runtime()
@@ -61,8 +59,7 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
             "charts and live filters are not installed; in a clone run: make install", err=True
         )
     config = ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_server(config, ready))
+    asyncio.run(run_server(config, ready))
 
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from flightlog.loop.plan.load import (
     hash_plan,
     load_plan,
     parse_plan,
-    redact_event,
+    redact_events,
 )
 from flightlog.loop.plan.schema import json_schema, order_tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
@@ -79,6 +80,29 @@ def test_an_invalid_condition_is_refused_with_its_location():
     )
 
     assert error.message.startswith("plan.yaml:2:33: a condition ends too early")
+
+
+def test_a_yaml_plan_of_5000_tasks_loads_in_a_second_of_work():
+    task = (
+        "  - task_id: {0:04}\n    name: Part {0}\n    phase: {1}\n    run:\n      agent: scripted\n"
+    )
+    task += "      prompt: Do part {0}.\n      arguments: [--allowedTools, Bash(git:*)]\n"
+    task += "    verify:\n      - test -f {0}\n    acceptance_criteria: [It works]\n"
+    text = "plan: x\ntasks:\n" + "".join(task.format(at, at // 500) for at in range(5000))
+
+    before = time.process_time()
+    plan = parse_plan(text.encode())
+
+    assert time.process_time() - before < 1
+    assert [plan.tasks[at].task_id for at in (7, -1)] == ["0007", "4999"]
+    assert plan.tasks[0].run.arguments == ("--allowedTools", "Bash(git:*)")
+
+
+@pytest.mark.parametrize("escape", ["\\ud83d\\ude00", "\ufeff"])
+def test_a_text_for_the_slow_parser_has_the_same_places(escape):
+    error = refused(f'plan: "{escape}"\nconfig: {{max_iterations: many}}\ntasks: []\n')
+
+    assert error.message.startswith("plan.yaml:2:10: ")
 
 
 def test_a_plan_that_is_not_there_says_how_to_get_one(tmp_path):
@@ -173,6 +197,8 @@ def test_foreign_text_of_an_event_is_redacted(event):
     secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     plain = msgspec.json.decode(msgspec.json.encode(event).replace(b"SECRET", secret.encode()))
 
-    clean = redact_event(msgspec.convert(plain, type(event)), JsonRedactor(Redactor(bytes(32))))
+    (clean,) = redact_events(
+        [msgspec.convert(plain, type(event))], JsonRedactor(Redactor(bytes(32)))
+    )
 
     assert secret.encode() not in msgspec.json.encode(clean)

@@ -8,6 +8,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
+from flightlog.loop.runner.control import ControlInbox
 from loop.loops import (
     RALPH,
     TWO,
@@ -390,3 +391,12 @@ def test_foreign_session_runs_nothing_until_its_plan_is_allowed(tmp_path):
         1,
     )
     assert (root / "PWNED").exists()
+
+
+@pytest.mark.parametrize("answer", ["0", "false", "2.50", "no", "001"])
+def test_an_answer_in_the_file_is_taken_as_written(tmp_path, answer):
+    (tmp_path / "question.yaml").write_text(f"question_id: q1\nanswer: {answer}\n")
+
+    (request,) = ControlInbox(tmp_path).drain("q1")
+
+    assert (request.question_id, request.answer) == ("q1", answer)

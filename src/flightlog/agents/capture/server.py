@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
-import uvloop
 from aiohttp import web
 
 from flightlog.agents.capture.proxy import Proxy, ProxySettings, Upstream
@@ -131,7 +130,6 @@ def _run_server(
             await stopped.wait()
 
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main())
+        asyncio.run(main())
     except BaseException as error:  # noqa: BLE001 - the thread that started this one raises it
         started.put(error)

@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.model.errors import Invalid, NotFound, read_yaml
 from flightlog.model.text import suggest_name

@@ -172,12 +172,8 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     question = service.open_question(runtime, written)
     options = f"one of: {', '.join(question.options)}" if question.options else "any text"
     if answer is None:
-        fields = {
-            "question_id": question.question_id,
-            "text": question.text,
-            "options": question.options,
-            "default_answer": question.default_answer,
-        }
+        names = ("question_id", "text", "options", "default_answer")
+        fields = {name: getattr(question, name) for name in names}
         answers = f"{options} (without an answer: {question.default_answer})"
         plain = f"{make_inert(question.text)}\n  {answers}"
         print_json(fields) if as_json else click.echo(plain)
@@ -218,32 +214,19 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
             click.echo("\n  ".join([line, *simulation.violations]), err=as_json)
     failed = sum(bool(simulation.violations) for simulation in shown)
     if as_json:
-        print_json(
-            {
-                "mode": mode,
-                "first_seed": seed,
-                "sessions": count,
-                "failed_count": failed,
-                "simulations": shown,
-            }
-        )
+        figures = {"first_seed": seed, "sessions": count, "failed_count": failed}
+        print_json({"mode": mode, **figures, "simulations": shown})
     elif count > 1:
         click.echo(f"{pluralize(count, 'session')}, {failed} with a violated invariant")
     return int(failed > 0)
 
 
 def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
-    outcome = {
-        "session": directory.name,
-        "status": state.status,
-        "reason": state.reason,
-        "tasks_completed": state.completed_count,
-    }
-    completed = pluralize(state.completed_count, "task")
-    plain = (
-        f"{directory.name}: {state.status}, {completed} completed; {one_line(state.reason, 300)}"
-    )
-    print_json(outcome) if as_json else click.echo(plain)
+    name, completed = directory.name, state.completed_count
+    outcome = {"session": name, "status": state.status, "reason": state.reason}
+    line = f"{name}: {state.status}, {pluralize(completed, 'task')} completed"
+    plain = f"{line}; {one_line(state.reason, 300)}"
+    print_json({**outcome, "tasks_completed": completed}) if as_json else click.echo(plain)
     if state.stop_signal:
         return 130
     return 0 if state.status == "completed" else 1

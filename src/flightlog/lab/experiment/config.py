@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.lab.config import TOOLS, Permission, Provider

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.agents.capture.sanitize import Scrubber
 from flightlog.lab.config import RunConfig

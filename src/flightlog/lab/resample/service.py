@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import stamina.instrumentation
-import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -238,8 +237,7 @@ def _execute_batch(  # noqa: PLR0913 - the batch, its requests and how they are 
         with ExitStack() as stack:
             if not address:
                 address = stack.enter_context(scripted_model(run.config))
-            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-            reason = runner.run(main(address))
+            reason = asyncio.run(main(address))
     finally:
         _update_run_totals(run, state)
     if interrupt.was_asked:

@@ -9,12 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from flightlog.live.state_file.yaml_document import (
-    YamlChunk,
-    YamlNode,
-    relocate_values,
-    resolve_scalar,
-)
+from flightlog.live.state_file.yaml_document import YamlChunk, YamlNode, relocate_values
+from flightlog.model.errors import resolve_scalar
 
 # Strings that need no quotation marks; stricter than YAML.
 _PLAIN = re.compile(r"[A-Za-z0-9_/~.][A-Za-z0-9_ ./~@+:()%-]*")

@@ -1,7 +1,6 @@
 """Plans that people have: a Markdown checklist, `prd.json`, a list of issues; and the example.
 
-A plan is written as JSON, which is YAML: a large one loads in a fraction of the time. What is
-done already (a ticked box, `passes`, a closed issue) is left out.
+A plan is written as JSON. What is done already (a ticked box, `passes`, a closed issue) is left out.
 """
 
 import json
@@ -9,12 +8,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+from flightlog.loop.plan.load import read_named_file
 from flightlog.model.addresses import is_safe
-from flightlog.model.errors import UNREADABLE, Invalid, NotFound, check_depth
+from flightlog.model.errors import UNREADABLE, Invalid, check_depth
 from flightlog.store.files import create_file
 
 EXAMPLE = Path(__file__).parent.parent / "example"
-_BYTES_MAX = 8 << 20  # as of a plan
 _ITEM = re.compile(r"^(\s*)(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")
 _DETAIL = re.compile(r"^\s+[-*+] +(?!\[[ xX]\])(.+)$")
 _HEADING = re.compile(r"^#+ +(.+?)\s*#*$")
@@ -24,14 +23,7 @@ _PRIORITIES = 1000  # more priorities than any PRD has
 
 def import_plan(path: Path, verify: tuple[str, ...], agent: str, arguments: list[str]) -> str:
     """Return the file at `path` as the text of a plan; `verify` checks every task."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_BYTES_MAX + 1)
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotFound(f"no such file: {path}", hint="name a checklist or a JSON file") from error
-    if len(data) > _BYTES_MAX:
-        raise Invalid(f"{path}: more than {_BYTES_MAX >> 20} MB", hint="split it")
-    text = data.decode("utf-8", "replace")
+    text = read_named_file(path, "file", "name a checklist or JSON").decode("utf-8", "replace")
     is_json = text.lstrip()[:1] in {"{", "["}
     name, items = _read_json(text, path) if is_json else _read_checklist(text, path)
     items = [item for item in items if item["name"].strip()]

@@ -134,11 +134,7 @@ class AgentTask:
     """One attempt of an agent."""
 
     def __init__(
-        self,
-        project: Path,
-        directory: Path,
-        options: "LoopOptions",
-        environment: Mapping[str, str],
+        self, project: Path, directory: Path, options: "LoopOptions", environment: Mapping[str, str]
     ) -> None:
         """Work in `project` with exactly this environment."""
         self._project = project

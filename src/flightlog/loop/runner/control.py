@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 from msgspec import json
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.agents.process import ShellCommand
 from flightlog.loop.events import (
@@ -112,7 +112,7 @@ class ControlInbox:
             if status.st_mtime_ns == self._answer_mtime or status.st_size > _BYTES_MAX:
                 return []
             self._answer_mtime = status.st_mtime_ns
-            fields = read_yaml(self._answer_path.read_text("utf-8"))
+            fields = read_yaml(self._answer_path.read_text("utf-8"), {"answer", "question_id"})
         except (OSError, YAMLError, UnicodeDecodeError):
             return []
         answer = str(fields.get("answer") or "").strip() if isinstance(fields, dict) else ""

@@ -185,28 +185,17 @@ class LoopDriver:
 def make_attempt_event(effect: RunTask, ran: TaskResult) -> events.AttemptEnded:
     """Return the event for the result of an attempt."""
     failed = ran.result in {"failure", "timeout"}
-    timed_out = ran.result == "timeout"
-    kind, severity = recovery.classify_error(ran.message, ran.exit_code, timed_out=timed_out)
+    shared = ran._replace(duration_s=round(ran.duration_s, 3))._asdict()
+    message = shared.pop("message")
+    is_late = ran.result == "timeout"
+    kind, severity = recovery.classify_error(message, ran.exit_code, timed_out=is_late)
     return events.AttemptEnded(
         task=effect.task.task_id,
         attempt=effect.attempt,
-        result=ran.result,  # type: ignore[arg-type]
-        duration_s=round(ran.duration_s, 3),
-        exit_code=ran.exit_code,
         error_type=kind if failed else "",
-        error_message=ran.message if failed or ran.result == "limited" else "",
-        signature=recovery.error_signature(ran.message) if failed else "",
+        error_message=message if failed or ran.result == "limited" else "",
+        signature=recovery.error_signature(message) if failed else "",
         severity=severity if failed else "",
-        permission_denials=ran.permission_denials,
-        made_progress=ran.made_progress,
         asked_question=bool(ran.question),
-        exit_signal=ran.exit_signal,
-        indicators=ran.indicators,
-        limit_s=ran.limit_s,
-        agent_session=ran.agent_session,
-        diff=ran.diff,
-        last_message=ran.last_message,
-        question=ran.question,
-        denied_tools=ran.denied_tools,
-        changes=ran.changes,
+        **shared,
     )

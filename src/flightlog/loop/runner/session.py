@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml.error import YAMLError
+from yaml import YAMLError
 
 from flightlog.loop import directories, events
 from flightlog.loop.directories import JOURNAL, LEASE, PLAN
@@ -248,14 +248,18 @@ def _with_metadata(directory: Path, start: LoopStart) -> LoopStart:
     if isinstance(settings, dict) and start.config is None:
         fields = LoopConfig.__struct_fields__
         own = {name: value for name, value in settings.items() if name in fields}
-        try:
-            config = msgspec.convert({**msgspec.to_builtins(config), **own}, LoopConfig)
-        except msgspec.ValidationError as error:
-            message = f"{path.name}: ralph_runtime_config: {error}"
-            raise Invalid(message, hint="correct it there") from error
+        config = override_config(config, own, f"correct `ralph_runtime_config` in {path.name}")
     name = metadata.get("session_name")
     title = name if isinstance(name, str) and name != "Brief session name" else ""
     return msgspec.structs.replace(start, config=config, name=start.name or title)
+
+
+def override_config(config: LoopConfig, changes: dict[str, Any], hint: str) -> LoopConfig:
+    """Return the settings with `changes`; `hint` says where to correct one that cannot be used."""
+    try:
+        return msgspec.convert({**msgspec.to_builtins(config), **changes}, LoopConfig)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"a setting cannot be used: {error}", hint=hint) from error
 
 
 def trust_plan(runtime: Runtime, start: LoopStart) -> None:
