@@ -197,10 +197,13 @@ def _decode_system(record: dict[str, Any]) -> Event:
     match kind:
         case "compact_boundary":
             counts = object_field(record, "compactMetadata")
+            kept = object_field(counts, "preservedSegment")
             return ContextCompacted(
                 text_field(counts, "trigger"),
                 int_field(counts, "preTokens"),
                 int_field(counts, "postTokens"),
+                text_field(kept, "anchorUuid"),
+                text_field(kept, "tailUuid"),
             )
         case "api_error":
             return _decode_api_error(record)

@@ -25,15 +25,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml.error import YAMLError
 
 from flightlog.agents.scripted.scenario import load_scenario
-from flightlog.lab.config import TOOLS, Permission, Provider
+from flightlog.lab.config import TOOLS, Permission, Provider, load_mapping
 from flightlog.model.addresses import is_safe
-from flightlog.model.errors import Misconfigured, NotFound, read_yaml
+from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.text import suggest_name
 
 _T = TypeVar("_T")
+_EXPERIMENT = ("the experiment", "tasks and arms")
 # Measures that every attempt has, beside its verifiers; none of them is pass or fail.
 MEASURES = ("cost_usd", "tokens", "latency_s", "steps", "tool_errors")
 ENGINES = ("claude_code", "scripted", "command")
@@ -212,7 +212,7 @@ def verifier_names(task: ExperimentTask) -> list[str]:
 
 def parse_experiment(text: str, folder: Path, default_name: str) -> ExperimentConfig:
     """Parse an experiment file that is in `folder`; other files that it names are read."""
-    data = _load_mapping(text)
+    data = load_mapping(text, *_EXPERIMENT)
     tasks: list[Any] = []
     for entry in data.get("tasks") or ():
         if isinstance(entry, dict) and "from" in entry:
@@ -266,7 +266,7 @@ def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     if set(entry) != {"from"}:
         raise Misconfigured("a task list of another file has only `from`", hint="- from: FILE")
     try:
-        data = _load_mapping(path.read_text("utf-8"))
+        data = load_mapping(path.read_text("utf-8"), *_EXPERIMENT)
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(f"no such task file: {path}", hint="name a YAML file with tasks") from None
     tasks = [_resolve_task(task, path.parent) for task in data.get("tasks") or ()]
@@ -339,18 +339,6 @@ def _absolute_path(folder: Path, written: Any) -> str:
     text = str(written)
     is_address = "://" in text or re.match(r"[\w.-]+@[\w.-]+:", text) is not None
     return text if is_address else str((folder / Path(text).expanduser()).resolve())
-
-
-def _load_mapping(text: str) -> dict[str, Any]:
-    try:
-        data = read_yaml(text)
-    except YAMLError as error:
-        raise Misconfigured(
-            f"the experiment is not YAML: {error}", hint="correct the line it names"
-        ) from error
-    if not isinstance(data, dict):
-        raise Misconfigured("the experiment is not a mapping", hint="it needs tasks and arms")
-    return data
 
 
 def _convert_to(data: Any, kind: type[_T]) -> _T:

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.lab import service
-from flightlog.lab.config import RunConfig
 from flightlog.lab.experiment.config import (
     Cell,
     ExperimentConfig,
@@ -50,12 +49,11 @@ from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Job, Runtime
 from flightlog.model.text import one_line, parse_utc_time
 from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
-from flightlog.store.directories import copy_tree, remove_tree, set_aside
-from flightlog.store.files import ensure_dir, process_tag
+from flightlog.store.directories import set_aside
+from flightlog.store.files import process_tag
 from flightlog.store.locks import exclusive_lock
 
 CELL_JOB = "cell"
-COPIES = "copies"
 BEFORE = ".attempts"
 _POLL_S = 0.5  # how long Ctrl-C may wait
 _LABEL_CHARS = 80
@@ -207,7 +205,6 @@ def run_sent_cell(runtime: Runtime, payload: bytes) -> bytes:
         result = CellResult(None, reason or "interrupted", error, run.state.spent_usd)
     else:
         result = CellResult(score_run(run, job.cell))
-    _empty_copy(experiment, job.cell)
     return msgspec.json.encode(result)
 
 
@@ -217,8 +214,7 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
     environment = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
     if not (path / RUN_CONFIG).is_file():
         config = build_run_config(experiment.path, experiment.config, job.cell[:2], job.budget_usd)
-        config = replace(config, run_name=path.name)
-        return start_run(path, _work_in_copy(experiment, job.cell, config), environment)
+        return start_run(path, replace(config, run_name=path.name), environment)
     run = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     attempt = run.state.last_attempt("session_01")
     has_result = (
@@ -226,34 +222,7 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
     )
     if has_result and run.state.end is not None:
         return run
-    _work_in_copy(experiment, job.cell, run.config)
     return continue_run(run, environment, again=attempt is not None and not has_result)
-
-
-def _work_in_copy(experiment: ExperimentStore, cell: Cell, config: RunConfig) -> RunConfig:
-    """Give an attempt a fresh copy of its task's directory, unless runs work in copies anyway."""
-    if "in_place" in RunConfig.__struct_fields__:
-        return config
-    task = next(task for task in experiment.config.tasks if task.id == cell.task)
-    source = build_run_config(
-        experiment.path, experiment.config, (task.id, cell.arm), None
-    ).work_dir
-    copy = _copy_dir(experiment, cell) / Path(source).name
-    remove_tree(copy.parent)
-    copy_tree(Path(source), copy)
-    return replace(config, work_dir=str(copy))
-
-
-def _copy_dir(experiment: ExperimentStore, cell: Cell) -> Path:
-    return experiment.path / COPIES / f"{cell.task}.{cell.arm}.{cell.attempt:02d}"
-
-
-def _empty_copy(experiment: ExperimentStore, cell: Cell) -> None:
-    """Empty the copy of an attempt; a replay mounts the files of its turn at the same path."""
-    copy = _copy_dir(experiment, cell)
-    for folder in copy.iterdir() if copy.is_dir() else ():
-        remove_tree(folder)
-        ensure_dir(folder)
 
 
 def score_run(run: RunStore, cell: Cell) -> AttemptScored:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from flightlog.lab.config import RunConfig, VerifierConfig
 from flightlog.lab.experiment.config import (
-    ExperimentArm,
     ExperimentConfig,
     ExperimentTask,
     ExperimentVerifier,
@@ -42,7 +41,7 @@ _OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
 # What programs need to start at all; anything else may be a secret, and has to be listed.
 _PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 # Settings of a run that carry what an arm says, under the run's own names.
-_RUN_SETTINGS = ("effort", "env", "args", "mcp_config")
+_RUN_SETTINGS = ("effort", "args", "mcp_config")
 # Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's.
 _VERIFIER = r"""
 import json, os, re, shutil, subprocess, sys
@@ -225,18 +224,9 @@ def build_run_config(
             for name, verifier in zip(verifier_names(task), task.verifiers, strict=True)
         ],
     }
-    settings |= _run_settings(arm, task)
+    settings |= {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
+    settings["env"] = task.env | arm.env
     return msgspec.convert(msgspec.to_builtins(settings), RunConfig)
-
-
-def _run_settings(arm: ExperimentArm, task: ExperimentTask) -> dict[str, Any]:
-    """Return what an arm sets beyond the model; raise Invalid if runs have no such setting."""
-    given = {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
-    if task.env and "env" in RunConfig.__struct_fields__:
-        given["env"] = task.env | arm.env
-    if missing := next((name for name in given if name not in RunConfig.__struct_fields__), ""):
-        raise Invalid(f"runs have no setting `{missing}`", hint=f"leave it out of arm {arm.name}")
-    return given
 
 
 def _run_verifier(

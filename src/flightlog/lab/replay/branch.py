@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -44,6 +45,7 @@ from flightlog.lab.replay.recorded_context import (
 )
 from flightlog.lab.replay.restore import SOURCE_GIT, TREE, private_work_tree
 from flightlog.lab.replay.source import BranchPoint, decode_request
+from flightlog.lab.run_session import exchanges_of
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
 from flightlog.lab.runner.session import SessionStart, transcript_dir
@@ -58,6 +60,7 @@ from flightlog.store.recordings.adoption import TRANSCRIPT
 REQUEST = "request.json"
 AFTER = "after.json"
 SERVED = "served.json"
+FOLLOWERS = "followers.json"
 TRUNCATED = "source_transcript_truncated.jsonl"
 # Namespace of the ids below: the same attempt gets the same ids in every process.
 _NAMESPACE = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
@@ -95,6 +98,7 @@ def prepare_branch(
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
     contents |= {STATE: point.state, LATER: point.later}
+    contents |= {FOLLOWERS: msgspec.json.encode(_read_followers(source, point))}
     for name, data in contents.items():
         replace_file(resolve_inside(path, f"{SOURCE}/{name}"), data)
     created = BranchCreated(
@@ -121,6 +125,21 @@ def prepare_branch(
     )
     run.append(created, durable=True)
     return run
+
+
+def _read_followers(source: RunStore, point: BranchPoint) -> dict[int, list[Any]]:
+    """Return the messages with which each later session began, by its number in the branch."""
+    followers = {}
+    offset = point.session.session_index - 1
+    for planned in source.planned_sessions():
+        if planned.session_index > offset + 1 and planned.parent_session and planned.replicate < 2:
+            exchanges = exchanges_of(source.path / planned.session_dir)
+            for exchange in exchanges.read_exchanges():
+                if exchange.request.agent_context is RequestOrigin.MAIN:
+                    body = decode_request(exchanges.sent_body(exchange))
+                    followers[planned.session_index - offset] = body.get("messages") or []
+                    break
+    return followers
 
 
 def _check_can_branch(
@@ -197,7 +216,7 @@ class Branch:
                 return self._cursor_start(context, start)
             return self._resumed_start(context, start)
         return (
-            replace(start, rewrite=self._follower_rewriter(context))
+            replace(start, rewrite=self._follower_rewriter(context, start.planned.session_index))
             if start.parent is not None
             else start
         )
@@ -243,13 +262,16 @@ class Branch:
         replace_file(resolve_inside(run.path / "session_01", TRUNCATED), transcript)
         return transcript
 
-    def _follower_rewriter(self, context: RunContext) -> Rewrite:
+    def _follower_rewriter(self, context: RunContext, session: int) -> Rewrite:
         first = context.run.state.last_attempt("session_01")
         is_captured_source = (context.run.path / SOURCE / REQUEST).exists()
         if self._recorded is None and is_captured_source and first is not None:
             self._recorded = self._load_recorded(context.run, first.number)
         if self._recorded is not None:
-            self._recorded.mark_resumed()
+            followers = msgspec.json.decode(
+                (context.run.path / SOURCE / FOLLOWERS).read_bytes(), type=dict[int, list[Any]]
+            )
+            self._recorded.mark_resumed(followers.get(session, []))
         recorded = self._recorded
 
         def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:

@@ -51,7 +51,7 @@ _INIT_S = 2.0  # the client prints its tools before its first request; longer me
 _IGNORED = frozenset({"metadata", "stream", "messages"})
 # What each run has of its own: subagent and session ids, times, durations, its scratch directory.
 _OWN = re.compile(
-    r"\ba[0-9a-f]{16}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"\ba[0-9a-f]{16}\b|agentId: a[0-9a-f]{6}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?|duration_ms: \d+|\.work-[\w.-]+"
     r"|cc_version=[^;]*;"
 )
