@@ -50,6 +50,7 @@ class ReportCell(Struct, frozen=True):
     deciding_turn: int = 0
     branch_command: str = ""
     error: str = ""
+    arm_commands: dict[str, str] = {}
 
     @property
     def result_mark(self) -> str:
@@ -119,6 +120,8 @@ def _report_cell(
     if result is None:
         return ReportCell(*cell, {}, "")
     turn = deciding_step(result, list(results.values()), config.pass_outcome)
+    command = f"flightlog lab replay {shlex.quote(result.run)} --turn {turn}"
+    others = (arm.name for arm in config.arms if arm.name != cell.arm)
     return ReportCell(
         *cell,
         result.scores,
@@ -128,8 +131,9 @@ def _report_cell(
         result.passed,
         result.stop_reason,
         turn,
-        f"flightlog lab replay {shlex.quote(result.run)} --turn {turn} --prompt TEXT",
+        f"{command} --prompt TEXT",
         result.error,
+        {name: f"{command} --arm {name}" for name in others},
     )
 
 

@@ -18,9 +18,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.lab import service
+from flightlog.lab.config import RunConfig
 from flightlog.lab.experiment.config import (
     Cell,
     ExperimentConfig,
+    arm_differences,
     parse_experiment,
     resolve_references,
 )
@@ -38,6 +40,7 @@ from flightlog.lab.experiment.tasks import (
     check_foreign_tasks,
     describe_task,
     prepare_task,
+    undo_overlay,
 )
 from flightlog.lab.run_reader import RunSession
 from flightlog.lab.runner.run import continue_run, start_run
@@ -324,9 +327,31 @@ def list_experiments(runs_dir: Path) -> list[Path]:
     )
 
 
-def experiment_of(tags: "tuple[str, ...] | list[str]") -> str:
-    """Return the experiment that a run belongs to, by its tags; "" for any other run."""
-    return next((tag.partition(":")[2] for tag in tags if tag.startswith("experiment:")), "")
+def experiment_of(tags: "tuple[str, ...] | list[str]", what: str = "experiment") -> str:
+    """Return the experiment, `task` or `arm` of a run, by its tags; "" for any other run."""
+    return next((tag.partition(":")[2] for tag in tags if tag.startswith(f"{what}:")), "")
+
+
+def configure_arm(runtime: Runtime, run: RunStore, name: str) -> tuple[str, RunConfig]:
+    """Return how to replay an attempt with another arm: what differs, and its configuration."""
+    experiment, task, own = (
+        experiment_of(run.config.tags, what) for what in ("experiment", "task", "arm")
+    )
+    if not experiment:
+        hint = "leave --arm out, or name a run of an experiment"
+        raise Invalid(f"{run.name} is not an attempt of an experiment", hint=hint)
+    store = open_experiment(runtime, run.path.parent, experiment)
+    target = experiment_target(runtime, store.path)
+    if not target.is_trusted:
+        raise consent_needed(target, f"this experiment was not started here: {store.name}")
+    arms = {arm.name: arm for arm in store.config.arms}
+    if name not in arms or own not in arms or task not in {task.id for task in store.config.tasks}:
+        raise NotFound(f"{store.name} has no arm {name[:60]!r}", hint=f"arms: {', '.join(arms)}")
+    differences = ", ".join(arm_differences([arms[own], arms[name]])) or "nothing"
+    config = build_run_config(store.path, store.config, (task, name), None)
+    undo = undo_overlay(store.path, Path(config.work_dir), (own, name))
+    commands = (*undo, *config.pre_run_commands)
+    return f"{name}: {differences}", replace(config, pre_run_commands=commands)
 
 
 def experiment_target(runtime: Runtime, path: Path) -> ConsentTarget:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from flightlog.lab.config import RunConfig, VerifierConfig
+from flightlog.lab.config import CommandConfig, RunConfig, VerifierConfig
 from flightlog.lab.experiment.config import (
     ExperimentConfig,
     ExperimentTask,
@@ -26,6 +26,7 @@ from flightlog.lab.experiment.config import (
     resolve_references,
     verifier_names,
 )
+from flightlog.lab.replay.certificate import OVERLAY
 from flightlog.lab.runner.commands import run_with_timeout
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
@@ -227,6 +228,20 @@ def build_run_config(
     settings |= {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
     settings["env"] = task.env | arm.env
     return msgspec.convert(msgspec.to_builtins(settings), RunConfig)
+
+
+def undo_overlay(
+    experiment: Path, folder: Path, arms: tuple[str, str]
+) -> tuple[CommandConfig, ...]:
+    """Return the commands that put back a task's files that the first arm replaced, not the second."""
+    own, other = (
+        {name for name in OVERLAY if (experiment / ARMS / arm / name).is_file()} for arm in arms
+    )
+    commands = []
+    for name in sorted(own - other):
+        source, target = shlex.quote(str(folder / name)), shlex.quote(name)
+        commands.append(CommandConfig(f"cp {source} {target} 2>/dev/null || rm -f {target}"))
+    return tuple(commands)
 
 
 def _run_verifier(

@@ -75,6 +75,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     continue_sessions: bool = False
     verify_commands: tuple[str, ...] = ()
     uses_cursor: bool = False
+    arm: str = ""
+    arm_config: RunConfig | None = None
 
 
 def prepare_branch(
@@ -122,6 +124,7 @@ def prepare_branch(
         is_scrubbed=point.is_scrubbed,
         rebuilt_fidelity=point.rebuilt_fidelity,
         uses_cursor=options.uses_cursor,
+        arm=options.arm,
     )
     run.append(created, durable=True)
     return run
@@ -285,7 +288,9 @@ class Branch:
     def _load_recorded(self, run: RunStore, attempt: int) -> RecordedContext:
         after = msgspec.json.decode((run.path / SOURCE / AFTER).read_bytes())
         body = decode_request((run.path / SOURCE / REQUEST).read_bytes())
-        return RecordedContext(body, _branch_point_marker(run, attempt), self._branch.prompt, after)
+        marker, branch = _branch_point_marker(run, attempt), self._branch
+        own = bool(branch.arm)
+        return RecordedContext(body, marker, branch.prompt, after, has_own_settings=own)
 
 
 def _context_rewriter(check: "BranchCheck", recorded: RecordedContext) -> Rewrite:
@@ -316,7 +321,8 @@ def _context_rewriter(check: "BranchCheck", recorded: RecordedContext) -> Rewrit
 def _branch_config(
     config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str
 ) -> RunConfig:
-    """Return the source's settings for the replayed sessions, without the commands around them."""
+    """Return the settings of the source or the arm, without the commands around its sessions."""
+    config = options.arm_config or config
     first = replace(
         config.sessions[point.session.session_index - 1], session_index=1, count=1, fork_from=None
     )
@@ -332,7 +338,7 @@ def _branch_config(
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),
         memory_file=None,
-        pre_run_commands=(),
+        pre_run_commands=config.pre_run_commands if options.arm_config else (),
         post_run_commands=(),
         verifiers=(
             *config.verifiers,

@@ -18,8 +18,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import Conflict
-
 NAMED_MAX = 40  # about one screen
 MARKERS = frozenset({"cache_control"})
 IDS = frozenset({"id", "tool_use_id", "signature"})
@@ -199,13 +197,21 @@ class RecordedContext:
         sentinel: str,
         prompt: str = "",
         after: Sequence[Any] = (),
+        *,
+        has_own_settings: bool = False,
     ) -> None:
-        """Take the recorded request, the prompt to append, and the messages recorded after it."""
+        """Take the recorded request, the prompt to append, and the messages recorded after it.
+
+        With `has_own_settings` only the messages are the recorded ones.
+        """
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
         self._messages = append_prompt(list(recorded.get("messages") or ()), prompt)
-        self._after = () if prompt else after
+        self._after = () if prompt or has_own_settings else after
+        self.ignored = {"metadata", "stream"}
+        self.ignored |= set(recorded) - {"messages"} if has_own_settings else set()
+        self._has_own_settings = has_own_settings
         self._before: list[Any] | None = None
         self._added: list[Any] = []
         self._added_blocks: list[Any] = []
@@ -260,14 +266,14 @@ class RecordedContext:
             content = [*_content_blocks(before[-1]["content"]), *trailing]
             before = [*before[:-1], {**before[-1], "content": content}]
         rewritten = {**body, "messages": [*before, *rest]}
-        if not compacts:
+        if not compacts and not self._has_own_settings:
             rewritten = self.apply_recorded_settings(rewritten)
         recorded = self.recorded | {"messages": self._messages}
         client_body = {**body, "messages": [*client_messages, *self._added]}
         system = client_body.get("system")
         if isinstance(system, list) and not self._has_billing:
             client_body["system"] = [block for block in system if not is_billing(block)]
-        differences = find_differences(client_body, recorded, ignored={"metadata", "stream"})
+        differences = find_differences(client_body, recorded, ignored=self.ignored)
         return RewrittenBody(rewritten, tuple(differences))
 
     @property
@@ -391,10 +397,3 @@ def _message_texts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     blocks = _content_blocks(content) if isinstance(content, str | list) else []
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
-
-
-def drift_error(difference: str) -> Conflict:
-    return Conflict(
-        f"the branch differs from the recording: {difference}",
-        hint="continue anyway, labeled as differing, with --allow-drift",
-    )
