@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from flightlog.lab import service
 from flightlog.lab.config import RunConfig
 from flightlog.lab.experiment.config import (
+    CELLS_MAX,
     Cell,
     ExperimentConfig,
     arm_differences,
@@ -48,6 +49,7 @@ from flightlog.lab.state import SessionAttempt
 from flightlog.lab.statistics.groups import action_of_step
 from flightlog.lab.store import CONFIG as RUN_CONFIG
 from flightlog.lab.store import RunStore
+from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Job, Runtime
 from flightlog.model.text import one_line, parse_utc_time
@@ -85,17 +87,22 @@ class CellResult(Struct, frozen=True):
 def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[ExperimentConfig, str]:
     """Read an experiment file and check what can be checked before anything is paid."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8", "replace")
     except (FileNotFoundError, IsADirectoryError):
         hint = "name a YAML file: flightlog lab experiment run --help"
         raise NotFound(f"no such experiment file: {path}", hint=hint) from None
+    if name and not is_safe(name):
+        raise Invalid("a name is letters, digits, '.', '_' and '-'", hint="choose another --name")
     config = parse_experiment(text, path.resolve().parent, path.stem)
     config = replace(config, name=name or config.name)
-    for env in (*(task.env for task in config.tasks), *(arm.env for arm in config.arms)):
+    servers = ({"mcp_config": json.dumps(arm.mcp_config)} for arm in config.arms)
+    own = (*(task.env for task in config.tasks), *(arm.env for arm in config.arms))
+    for env in (*own, *servers):
         resolve_references(env, config.variables, runtime.environ)
     check_foreign_tasks(runtime, config.tasks)
-    for arm in config.arms:  # raises for a setting that runs do not have
-        build_run_config(path.parent, config, (config.tasks[0].id, arm.name), None)
+    for task in config.tasks:  # raises for a setting that runs refuse
+        for arm in config.arms:
+            build_run_config(path.parent, config, (task.id, arm.name), None)
     return config, text
 
 
@@ -120,6 +127,7 @@ def resume_experiment(
     with exclusive_lock(experiment.path / LOCK, who=f"process {process_tag()}"):
         experiment = ExperimentStore(experiment.path, runtime)
         if more is not None:
+            _check_count(experiment.config, more.count)  # the journal keeps what it has
             experiment.append(more)
         pending = experiment.pending_cells()
         for task in experiment.config.tasks:
@@ -127,6 +135,11 @@ def resume_experiment(
                 prepare_task(runtime, experiment.path, experiment.config, task)
         _Schedule(runtime, experiment, progress).run_cells(pending)
     return experiment
+
+
+def _check_count(config: ExperimentConfig, more: int) -> None:
+    if len(config.tasks) * len(config.arms) * (config.attempts + more) > CELLS_MAX:
+        raise Invalid(f"an experiment has at most {CELLS_MAX:,} attempts in all", hint="add fewer")
 
 
 class _Schedule:

@@ -21,6 +21,7 @@ from flightlog.lab.experiment.config import (
     ExperimentConfig,
     ExperimentTask,
     ExperimentVerifier,
+    convert_to,
     list_variables,
     read_foreign_tasks,
     resolve_references,
@@ -124,6 +125,8 @@ def _check_out(task: ExperimentTask, folder: Path) -> None:
     commit = task.commit
     create_dir(folder)
     git = PersonGit(folder)
+    if task.repo.startswith("/") and not Path(task.repo).is_dir():
+        raise NotFound(f"no such repository: {task.repo}", hint=f"correct it in task {task.id}")
     if Path(task.repo).is_dir():
         word = f"{commit}^{{commit}}"
         found = PersonGit(Path(task.repo)).run_git("rev-parse", "--verify", "--quiet", word)
@@ -227,7 +230,7 @@ def build_run_config(
     }
     settings |= {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
     settings["env"] = task.env | arm.env
-    return msgspec.convert(msgspec.to_builtins(settings), RunConfig)
+    return convert_to(msgspec.to_builtins(settings), RunConfig)
 
 
 def undo_overlay(
