@@ -1,8 +1,10 @@
 """Experiment files: what they may say, what is refused, and what another file may not do."""
 
 import json
+import re
 
 import pytest
+from markdown_it import MarkdownIt
 
 from flightlog.lab.experiment.config import (
     CELLS_MAX,
@@ -11,6 +13,7 @@ from flightlog.lab.experiment.config import (
     parse_experiment,
     resolve_references,
 )
+from flightlog.lab.experiment.report import build_report, render_html, render_markdown
 from flightlog.lab.experiment.service import _check_count
 from flightlog.lab.experiment.tasks import build_run_config, freeze_files
 from flightlog.model.errors import Invalid, Misconfigured
@@ -146,3 +149,17 @@ def test_added_attempts_stay_within_the_limit_of_an_experiment(tmp_path):
     _check_count(config, 1)
     with pytest.raises(Invalid, match="at most 100,000"):
         _check_count(config, 2)
+
+
+def test_hostile_text_in_a_report_is_inert(tmp_path):
+    evil = "<script>x</script>\x1b]0;t\x07 [a](javascript:x) ![i](http://x.example/i)"
+    task = TASK | {"verifiers": [{"name": evil, "command": "true"}]}
+    arms = (ARM, ARM | {"name": "other", "system_prompt": evil})
+    report = build_report(parsed(tmp_path, task, arms, hypothesis=evil), {})
+
+    shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(render_markdown(report))
+    page = render_html(report, {})
+
+    for text in (shown, page):
+        assert "&lt;script&gt;" in text
+        assert not re.search(r"<script|<img|<a |\x1b", text)
