@@ -225,14 +225,19 @@ def summarize_design(report: ExperimentReport) -> str:
 
 def render_markdown(report: ExperimentReport) -> str:
     """Return the report as Markdown."""
-    lines = [f"# {one_line(report.name, 100)}", "", _escape(one_line(report.hypothesis, 400)), ""]
+    lines = [
+        f"# {one_line(report.name, 100)}",
+        "",
+        _escape_markdown(one_line(report.hypothesis, 400)),
+        "",
+    ]
     progress = f"{report.done} of {report.planned} attempts have a result, ${report.cost_usd:.4f}."
-    design = _escape(f"{summarize_design(report)} {progress}")
+    design = _escape_markdown(f"{summarize_design(report)} {progress}")
     lines += [design, "", *_table_lines(*arm_table(report)), ""]
     for key, values in report.arm_differences.items():
         rows = [[arm.name, str(value)] for arm, value in zip(report.arms, values, strict=True)]
         lines += [*_table_lines(["arm", key], rows), ""]
-    lines += [f"- {_escape(describe_comparison(found))}." for found in report.comparisons]
+    lines += [f"- {_escape_markdown(describe_comparison(found))}." for found in report.comparisons]
     lines += ["", "Each mark is an attempt: ✓ passed, ✗ failed, · not run yet.", ""]
     lines += _table_lines(*grid_table(report))
     for task, tree in report.divergence.items():
@@ -241,14 +246,14 @@ def render_markdown(report: ExperimentReport) -> str:
     return "\n".join([*lines, ""])
 
 
-def _escape(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Return text that Markdown shows as it is: no HTML, no link, no picture, no control character."""
     return re.sub(r"([\\`\[\]<>&!])", r"\\\1", one_line(text, 2_000))
 
 
 def _table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [
-        f"| {' | '.join(_escape(one_line(cell, 120)).replace('|', '¦') for cell in row)} |"
+        f"| {' | '.join(_escape_markdown(one_line(cell, 120)).replace('|', '¦') for cell in row)} |"
         for row in (heads, ["---"] * len(heads), *rows)
     ]
 
