@@ -56,7 +56,7 @@ def experiment_file(root: Path, tasks: int = 1, agent: str = "scripted", **more)
     commit = repository(root)
     (root / "hidden.py").write_text(HIDDEN)
     (root / "score.py").write_text(FUNCTION)
-    seconds = more.pop("seconds", 0.0)
+    seconds, strong = more.pop("seconds", 0.0), more.pop("strong", {})
     verifiers = [
         {"name": "tests", "command": "python3 check.py", "files": {"check.py": "hidden.py"}},
         {"name": "length", "function": "score.py:score"},
@@ -70,6 +70,7 @@ def experiment_file(root: Path, tasks: int = 1, agent: str = "scripted", **more)
         {"name": name, "agent": agent, "model": MODEL, "scenario": scenario(word, seconds)}
         for name, word in (("weak", "bad"), ("strong", "good"))
     ]
+    arms[1] |= strong
     data = {"primary": "tests", "tasks": listed, "arms": arms, "max_parallel": 2} | more
     path = root / "prices.yaml"
     path.write_text(json.dumps(data))  # JSON is YAML

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def main() -> int:
             ports[name] = mine.recv()
         ends = []
         try:
-            together = uvloop.run(measured_together(ports, options.rounds))
+            together = asyncio.run(measured_together(ports, options.rounds))
         finally:
             for pipe in pipes:
                 pipe.send("stop")
@@ -133,11 +134,16 @@ def judged_together(
     """Print one table: the median round counts."""
     table.title(f"{PARALLEL} calls at once, a snapshot of {FILES:,} files for each")
     for name, rounds in found.items():
-        middle, last = (statistics.median(map(of, rounds)) for of in (statistics.median, max))
+        middle = statistics.median(statistics.median(times) for times in rounds)
+        last = statistics.median(max(times) for times in rounds)
         table.note(f"{name}, ms to first byte", f"middle {middle:8.3f}   last {last:8.3f}")
-    for which, of in (("middle", statistics.median), ("last", max)):
+    choices: dict[str, Callable[[list[float]], float]] = {
+        "middle": statistics.median,
+        "last": max,
+    }
+    for which, choose in choices.items():
         direct, proxied, saved = (
-            statistics.median(map(of, found[f"{side}, slow"]))
+            statistics.median(choose(times) for times in found[f"{side}, slow"])
             for side in ("direct", "proxied", "with snapshots")
         )
         table.most(f"added to the {which} first byte, ms", saved - direct, PARALLEL_MS)

@@ -150,7 +150,7 @@ def _measured(here: Ground, server: Server, table: Table) -> dict[str, float]:
         "longest": server.ask(f"/sessions/{here.made.longest}")[0],
     }
     page = server.ask(f"/sessions/{here.made.longest}")[1]
-    rows, size = (int(re.search(rf'data-{name}="(\d+)"', page)[1]) for name in ("total", "chunk"))
+    rows, size = (int(re.findall(rf'data-{name}="(\d+)"', page)[0]) for name in ("total", "chunk"))
     last = (rows - 1) // size
     parts = [f"/sessions/{here.made.longest}/rows/{place * last // 40}" for place in range(40)]
     table.most("  list, p95 ms", found["list"], 100)

@@ -39,6 +39,7 @@ _SECRET_NAME = re.compile(
 )
 _PATH_NAME = re.compile(r"(?:FILE|PATH|DIR)$", re.IGNORECASE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_RUN = ("the run configuration", "model, work_dir and sessions")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]
 Provider = Literal["anthropic", "openrouter", "bedrock", "vertex"]
@@ -182,7 +183,7 @@ def parse_run_config(
     scenario: Callable[[str], Scenario] | None = None,
 ) -> RunConfig:
     """Parse a configuration; `overrides` replace its fields, `scenario` loads a named scenario."""
-    data = _load_mapping(text) | dict(overrides or {})
+    data = load_mapping(text, *_RUN) | dict(overrides or {})
     if scenario is not None and isinstance(data.get("scenario"), str):
         data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
     try:
@@ -194,20 +195,19 @@ def parse_run_config(
 
 
 def tags_of(text: str) -> list[Any]:
-    return _load_mapping(text).get("tags") or []
+    return load_mapping(text, *_RUN).get("tags") or []
 
 
-def _load_mapping(text: str) -> dict[str, Any]:
+def load_mapping(text: str, what: str, needs: str) -> dict[str, Any]:
+    """Return a YAML mapping that a person wrote; `what` it is and `needs` are for the errors."""
     try:
         data = read_yaml(text)
     except YAMLError as error:
         raise Misconfigured(
-            f"the run configuration is not YAML: {error}", hint="correct the line it names"
+            f"{what} is not YAML: {error}", hint="correct the line it names"
         ) from error
     if not isinstance(data, dict):
-        raise Misconfigured(
-            "the run configuration is not a mapping", hint="it needs model, work_dir and sessions"
-        )
+        raise Misconfigured(f"{what} is not a mapping", hint=f"it needs {needs}")
     joined = _join_surrogates(data)
     assert isinstance(joined, dict)
     return joined
@@ -225,7 +225,7 @@ def _join_surrogates(value: Any) -> Any:
         except UnicodeDecodeError:
             half = ascii(_SURROGATE.search(value)[0])[1:-1]  # type: ignore[index]
             raise Misconfigured(
-                f"the run configuration has half a character: {half}",
+                f"the configuration has half a character: {half}",
                 hint="write the character itself, or both halves of its escape",
             ) from None
     return value

@@ -64,7 +64,8 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     before that turn. An empty `resume_at` resumes at the end of the truncated transcript;
     `is_fresh` means that no turn came before. `rebuilt_fidelity` is that of a request that was not
     captured but rebuilt from the transcript. With `uses_cursor` the session starts from its
-    beginning (`tree` is its first snapshot) and recorded answers are served up to the turn.
+    beginning (`tree` is its first snapshot) and recorded answers are served up to the turn. `arm` is
+    the arm of the experiment whose settings the branch has, and what of them differs.
     """
 
     source_run: str
@@ -87,6 +88,7 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     is_scrubbed: bool = False
     rebuilt_fidelity: str = ""
     uses_cursor: bool = False
+    arm: str = ""
 
 
 class BranchCertified(RunEventBase, frozen=True, tag="certified"):

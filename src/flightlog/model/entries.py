@@ -171,11 +171,17 @@ class ToolInputRewritten(Struct, frozen=True):
 
 
 class ContextCompacted(Struct, frozen=True):
-    """The client replaced the context by a summary."""
+    """The client replaced the context by a summary, followed by the last records before it.
+
+    `summary_uuid` names the summary and `last_kept_uuid` the last record that stays in the context;
+    both are empty if none does.
+    """
 
     trigger: str
     tokens_before: int
     tokens_after: int
+    summary_uuid: str = ""
+    last_kept_uuid: str = ""
 
 
 class ApiError(Struct, frozen=True):

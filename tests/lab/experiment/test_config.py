@@ -1,15 +1,20 @@
 """Experiment files: what they may say, what is refused, and what another file may not do."""
 
 import json
+import re
 
 import pytest
+from markdown_it import MarkdownIt
 
 from flightlog.lab.experiment.config import (
+    CELLS_MAX,
     arm_differences,
     list_variables,
     parse_experiment,
     resolve_references,
 )
+from flightlog.lab.experiment.report import build_report, render_html, render_markdown
+from flightlog.lab.experiment.service import _check_count
 from flightlog.lab.experiment.tasks import build_run_config, freeze_files
 from flightlog.model.errors import Invalid, Misconfigured
 
@@ -56,6 +61,11 @@ def test_a_task_with_a_container_is_refused_with_the_reason(tmp_path, key):
         ),
         ({"tasks": [{"from": "none.yaml", "id": "x"}]}, "only `from`"),
         ({"tasks": []}, "at least one task"),
+        ({"tasks": 5}, "`tasks` is not a list"),
+        ({"tasks": [TASK | {"verifiers": 5}]}, "`verifiers` is not a list"),
+        ({"tasks": [TASK | {"verifiers": [{"name": "steps", "command": "a"}]}]}, "called steps"),
+        ({"tasks": [TASK | {"setup": "a\0b"}]}, "a NUL character"),
+        ({"attempts": 10**9}, "at most 100,000 attempts"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(tmp_path, more, message):
@@ -63,6 +73,17 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path, more, message):
 
     with pytest.raises(Misconfigured, match=message):
         parse_experiment(json.dumps(data), tmp_path, "file")
+
+
+@pytest.mark.parametrize(
+    ("task", "arm"),
+    [({"max_turns": 0}, {}), ({"timeout_seconds": -1}, {}), ({}, {"env": {"A_TOKEN": "plain"}})],
+)
+def test_a_setting_that_runs_refuse_is_refused_before_the_start(tmp_path, task, arm):
+    config = parsed(tmp_path, TASK | task, (ARM | arm,))
+
+    with pytest.raises(Misconfigured, match="the experiment cannot be used"):
+        build_run_config(tmp_path / "exp", config, ("one", "base"), None)
 
 
 def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
@@ -120,3 +141,25 @@ def test_a_hidden_file_outside_the_work_tree_is_refused(tmp_path):
 
     with pytest.raises(Invalid, match="outside the work tree"):
         freeze_files(tmp_path / "exp", parsed(tmp_path, task))
+
+
+def test_added_attempts_stay_within_the_limit_of_an_experiment(tmp_path):
+    config = parsed(tmp_path, attempts=CELLS_MAX - 1)
+
+    _check_count(config, 1)
+    with pytest.raises(Invalid, match="at most 100,000"):
+        _check_count(config, 2)
+
+
+def test_hostile_text_in_a_report_is_inert(tmp_path):
+    evil = "<script>x</script>\x1b]0;t\x07 [a](javascript:x) ![i](http://x.example/i)"
+    task = TASK | {"verifiers": [{"name": evil, "command": "true"}]}
+    arms = (ARM, ARM | {"name": "other", "system_prompt": evil})
+    report = build_report(parsed(tmp_path, task, arms, hypothesis=evil), {})
+
+    shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(render_markdown(report))
+    page = render_html(report, {})
+
+    for text in (shown, page):
+        assert "&lt;script&gt;" in text
+        assert not re.search(r"<script|<img|<a |\x1b", text)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.lab.replay.recorded_context import canonical_value
 from support.experiments import experiment_file, flightlog, git, harness, report, start
 from support.labs import lines
 from support.pages import WEB_ROOT, running
@@ -55,7 +56,8 @@ def check_killed(root, ended, whole):
 def finished(tmp_path_factory):
     """An experiment with the real client whose process was killed twice, and its report."""
     root = tmp_path_factory.mktemp("experiment")
-    more = {"tasks": 1, "agent": "claude_code", "attempts": 2}
+    strong = {"model": "claude-haiku-4-5", "system_prompt": "Be exact.", "claude_md": "Be brief."}
+    more = {"tasks": 1, "agent": "claude_code", "attempts": 2, "strong": strong}
     return root, check_killed(root, killed_twice(root, more), 4)
 
 
@@ -100,6 +102,34 @@ def test_a_cell_can_be_branched_by_the_command_it_offers(finished):
     assert session["verifiers"][-1]["passed"]
 
 
+def test_an_attempt_goes_on_with_the_settings_of_another_arm(finished):
+    root, told = finished
+    cell = told["cells"][0]
+    run, turn = cell["run"], ["--turn", "2"]
+
+    ran = harness(root, "replay", run, *turn, "--arm", "strong", "--json")
+    none = harness(root, "replay", run, *turn, "--arm", "none")
+    (meta,) = json.loads(ran.out)
+    branch = root / "runs" / meta["run_name"]
+    requests = [json.loads(path.read_bytes()) for path in branch.rglob("request_00?.json")]
+    first = json.loads((root / "runs" / run / "session_01/raw_dumps/request_002.json").read_bytes())
+
+    assert cell["arm_commands"]["strong"].endswith(" --arm strong")
+    assert ran.code == 0, ran.err
+    made = meta["replay"]["certificate"]
+    assert [made[part] for part in ("verdict", "environment")] == ["differs", "differs"]
+    assert [made[part] for part in ("context", "files", "repository")] == ["exact"] * 3
+    assert made["first_difference"].startswith("arm strong: model, system_prompt, claude_md")
+    assert {request["model"] for request in requests} == {"claude-haiku-4-5"}
+    sent = min((request["messages"] for request in requests), key=len)
+    assert canonical_value(sent) == canonical_value(first["messages"])
+    assert all("Be exact." in json.dumps(request["system"]) for request in requests)
+    assert "Be exact." not in json.dumps(first["system"])
+    assert [each["passed"] for each in meta["sessions"][0]["verifiers"]] == [True, False]
+    assert none.code == 1
+    assert "arms: weak, strong" in none.err
+
+
 def test_report_is_one_file_that_runs_and_loads_nothing(finished):
     root, told = finished
 
@@ -136,6 +166,7 @@ def test_the_page_links_each_cell_to_its_deciding_step(finished, monkeypatch):
         step = pages.ask(links[0].removeprefix(WEB_ROOT))
 
     assert "/lab/experiments/prices" in listed
+    assert f"{told['cells'][0]['run']} --turn 2 --arm strong" in text
     assert f">{told['cells'][0]['run']}</a>" not in listed
     assert len(links) == len(told["cells"])
     assert step.status == 200

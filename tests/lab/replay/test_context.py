@@ -9,7 +9,11 @@ from flightlog.lab.replay.certificate import (
     certify_request,
     certify_work_tree,
 )
-from flightlog.lab.replay.recorded_context import RecordedContext, insert_reminders
+from flightlog.lab.replay.recorded_context import (
+    RecordedContext,
+    insert_counters,
+    insert_reminders,
+)
 
 MARK = "[flightlog branch point 1]"
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -156,3 +160,25 @@ def test_counters_in_tool_results_are_the_recorded_ones():
     merged = insert_reminders(own, after)
 
     assert merged == [make_reply("go"), result(10, "other"), make_reply("else"), result(98)]
+
+
+def test_reminders_after_a_tools_text_are_the_recorded_ones():
+    note, todo = (f"\n\n<system-reminder>\n{word}\n</system-reminder>" for word in ("n", "todo"))
+
+    assert insert_counters(f"1 a{note}{todo}", f"    1 a{note}\n") == f"    1 a{note}\n"
+    assert insert_counters("1 a", f"1 a{todo}") == f"1 a{todo}"
+    assert insert_counters(f"other{todo}", "    1 a") == "other"
+    assert insert_counters(f"other{note}", f"1 a{todo}") == f"other{todo}"
+    assert insert_counters(note, "1 a") == note
+
+
+def test_a_session_that_resumes_later_sends_what_its_recording_sent():
+    context = RecordedContext(
+        {"messages": [user(text("do it")), make_reply("a"), user(text("b"))]}, MARK
+    )
+    recorded = [user(text("do it")), make_reply("a"), user(text("c"), text("go on"))]
+    context.mark_resumed(recorded)
+
+    sent = context.splice_context({"messages": [user(text(MARK), text("go on"))]}, compacts=True)
+
+    assert sent.body["messages"] == recorded

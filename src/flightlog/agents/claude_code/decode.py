@@ -152,8 +152,10 @@ def _decode_system(record: dict[str, Any]) -> Event:
     match kind:
         case "compact_boundary":
             counts = object_field(record, "compactMetadata")
-            sizes = (int_field(counts, name) for name in ("preTokens", "postTokens"))
-            return ContextCompacted(text_field(counts, "trigger"), *sizes)
+            before, after = (int_field(counts, name) for name in ("preTokens", "postTokens"))
+            kept = object_field(counts, "preservedSegment")
+            segment = (text_field(kept, name) for name in ("anchorUuid", "tailUuid"))
+            return ContextCompacted(text_field(counts, "trigger"), before, after, *segment)
         case "api_error":
             return _decode_api_error(record)
         case "stop_hook_summary":

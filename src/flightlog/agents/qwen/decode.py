@@ -304,8 +304,9 @@ def _decode_system(record: dict[str, Any]) -> Event:
     match kind:
         case "chat_compression":
             info = object_field(payload, "info")
-            sizes = (int_field(info, name) for name in ("originalTokenCount", "newTokenCount"))
-            result = ContextCompacted(text_field(info, "triggerReason"), *sizes)
+            names = ("originalTokenCount", "newTokenCount")
+            before, after = (int_field(info, name) for name in names)
+            result = ContextCompacted(text_field(info, "triggerReason"), before, after)
         case "custom_title":
             by_person = text_field(payload, "titleSource") != "auto"
             result = SessionTitled(text_field(payload, "customTitle"), is_user_title=by_person)

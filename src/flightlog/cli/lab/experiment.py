@@ -199,6 +199,8 @@ def _print_plan(plan: "ExperimentReport") -> None:
     for key, values in plan.arm_differences.items():
         shown = " | ".join(one_line(format_value(value), 60) or "-" for value in values)
         click.echo(make_inert(f"arms differ in {key}: {shown}"), err=True)
+    if len(plan.arms) > 1 and not plan.arm_differences:
+        click.echo("the arms do not differ in any setting", err=True)
     click.echo(make_inert(summarize_design(plan)), err=True)
 
 

@@ -53,6 +53,7 @@ def branch_points(
     epilog=format_examples(
         "flightlog lab replay my-run --list-turns",
         "flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3",
+        "flightlog lab replay rounding.task-1.base.03 --turn 7 --arm careful",
     )
 )
 @click.argument("run")
@@ -80,6 +81,7 @@ def branch_points(
 @click.option(
     "--cursor", is_flag=True, help="Rerun from the start: recorded responses, real tools."
 )
+@click.option("--arm", default="", help="Continue an attempt with another arm's settings.")
 @click.option("--continue-sessions", is_flag=True, help="Then run the following sessions too.")
 @click.option(
     "--verify", multiple=True, metavar="COMMAND",
@@ -95,6 +97,7 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
     Exit 1 if a branch did not complete or was refused.
     """
     from flightlog.cli.lab.run import RunProgress
+    from flightlog.lab.experiment.service import configure_arm
     from flightlog.lab.layout import run_meta
     from flightlog.lab.replay import service
     from flightlog.lab.replay.branch import ReplayOptions
@@ -110,6 +113,9 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
         return 0
     if turn is None:
         raise click.UsageError("name a --turn, or use --list-turns")
+    if arguments["arm"] and arguments["cursor"]:
+        raise click.UsageError("recorded answers are another arm's: leave --cursor or --arm out")
+    arm = configure_arm(runtime, source.run, arguments["arm"]) if arguments["arm"] else ("", None)
     options = ReplayOptions(
         arguments["prompt"],
         arguments["count"],
@@ -117,6 +123,7 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
         arguments["continue_sessions"],
         arguments["verify"],
         arguments["cursor"],
+        *arm,
     )
     stores = service.replay_session(runtime, source, turn, options, RunProgress())
     metas = [

@@ -25,15 +25,16 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
-from yaml import YAMLError
 
 from flightlog.agents.scripted.scenario import load_scenario
-from flightlog.lab.config import TOOLS, Permission, Provider
+from flightlog.lab.config import TOOLS, Permission, Provider, load_mapping
 from flightlog.model.addresses import is_safe
-from flightlog.model.errors import Misconfigured, NotFound, read_yaml
+from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.text import suggest_name
 
 _T = TypeVar("_T")
+_EXPERIMENT = ("the experiment", "tasks and arms")
+CELLS_MAX = 100_000  # each is a run in a directory of its own
 # Measures that every attempt has, beside its verifiers; none of them is pass or fail.
 MEASURES = ("cost_usd", "tokens", "latency_s", "steps", "tool_errors")
 ENGINES = ("claude_code", "scripted", "command")
@@ -89,6 +90,8 @@ class ExperimentTask(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"the id of a task is letters, digits, '_' and '-': {self.id[:60]!r}")
         if bool(self.repo) == bool(self.directory):
             raise ValueError(f"task {self.id} needs one of repo, directory")
+        if "\0" in "".join((self.prompt, self.repo, self.commit, *self.setup_commands)):
+            raise ValueError(f"task {self.id} has a NUL character")
         if not self.prompt.strip():
             raise ValueError(f"task {self.id} needs a prompt")
 
@@ -160,11 +163,14 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True):
         ):
             if not names:
                 raise ValueError(f"an experiment needs at least one {what}")
-            if twice := next((name for name in names if names.count(name) > 1), ""):
-                raise ValueError(f"two of the {what}s are called {twice}")
+            _require_unique(what, names)
+        for task in self.tasks:
+            _require_unique("verifier", [*verifier_names(task), *MEASURES])
+        if len(self.tasks) * len(self.arms) * self.attempts > CELLS_MAX:
+            raise ValueError(f"an experiment has at most {CELLS_MAX:,} attempts in all")
         if self.attempts < 1 or self.max_parallel < 1:
             raise ValueError("attempts and max_parallel are at least 1")
-        if self.max_budget_usd is not None and self.max_budget_usd <= 0:
+        if self.max_budget_usd is not None and not self.max_budget_usd > 0:  # not a number, too
             raise ValueError("max_budget_usd is above 0")
         if self.name and not is_safe(self.name):
             raise ValueError("name is letters, digits, '.', '_' and '-'")
@@ -204,6 +210,11 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True):
         ]
 
 
+def _require_unique(what: str, names: Sequence[str]) -> None:
+    if twice := next((name for name in dict.fromkeys(names) if names.count(name) > 1), ""):
+        raise ValueError(f"two of the {what}s are called {twice}")
+
+
 def verifier_names(task: ExperimentTask) -> list[str]:
     return [
         verifier.name or f"verifier {number}" for number, verifier in enumerate(task.verifiers, 1)
@@ -212,15 +223,15 @@ def verifier_names(task: ExperimentTask) -> list[str]:
 
 def parse_experiment(text: str, folder: Path, default_name: str) -> ExperimentConfig:
     """Parse an experiment file that is in `folder`; other files that it names are read."""
-    data = _load_mapping(text)
+    data = load_mapping(text, *_EXPERIMENT)
     tasks: list[Any] = []
-    for entry in data.get("tasks") or ():
+    for entry in _list_field(data, "tasks"):
         if isinstance(entry, dict) and "from" in entry:
             tasks += _read_tasks(folder, entry)
         else:
             tasks.append(_resolve_task(entry, folder))
-    arms = [_resolve_arm(arm, folder) for arm in data.get("arms") or ()]
-    return _convert_to(
+    arms = [_resolve_arm(arm, folder) for arm in _list_field(data, "arms")]
+    return convert_to(
         {"name": default_name} | data | {"tasks": tasks, "arms": arms}, ExperimentConfig
     )
 
@@ -228,7 +239,7 @@ def parse_experiment(text: str, folder: Path, default_name: str) -> ExperimentCo
 def read_foreign_tasks(path: Path) -> list[ExperimentTask]:
     """Return the tasks of a task file, with every path absolute."""
     tasks = _read_tasks(path.parent, {"from": path.name})
-    return [_convert_to(task, ExperimentTask) for task in tasks]
+    return [convert_to(task, ExperimentTask) for task in tasks]
 
 
 def list_variables(*texts: str) -> list[str]:
@@ -266,10 +277,10 @@ def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     if set(entry) != {"from"}:
         raise Misconfigured("a task list of another file has only `from`", hint="- from: FILE")
     try:
-        data = _load_mapping(path.read_text("utf-8"))
+        data = load_mapping(path.read_text("utf-8", "replace"), *_EXPERIMENT)
     except (FileNotFoundError, IsADirectoryError):
         raise NotFound(f"no such task file: {path}", hint="name a YAML file with tasks") from None
-    tasks = [_resolve_task(task, path.parent) for task in data.get("tasks") or ()]
+    tasks = [_resolve_task(task, path.parent) for task in _list_field(data, "tasks")]
     return [task | {"source": str(path)} for task in tasks]
 
 
@@ -291,7 +302,7 @@ def _resolve_task(data: Any, folder: Path) -> dict[str, Any]:
         key: _absolute_path(folder, data[key]) for key in ("repo", "directory") if data.get(key)
     }
     task["verifiers"] = [
-        _resolve_verifier(verifier, folder) for verifier in data.get("verifiers") or ()
+        _resolve_verifier(verifier, folder) for verifier in _list_field(data, "verifiers")
     ]
     return task
 
@@ -341,19 +352,15 @@ def _absolute_path(folder: Path, written: Any) -> str:
     return text if is_address else str((folder / Path(text).expanduser()).resolve())
 
 
-def _load_mapping(text: str) -> dict[str, Any]:
-    try:
-        data = read_yaml(text)
-    except YAMLError as error:
-        raise Misconfigured(
-            f"the experiment is not YAML: {error}", hint="correct the line it names"
-        ) from error
-    if not isinstance(data, dict):
-        raise Misconfigured("the experiment is not a mapping", hint="it needs tasks and arms")
-    return data
+def _list_field(data: Mapping[str, Any], name: str) -> list[Any]:
+    value = data.get(name) or []
+    if not isinstance(value, list):
+        raise Misconfigured(f"`{name}` is not a list", hint=f"write {name} as a list")
+    return value
 
 
-def _convert_to(data: Any, kind: type[_T]) -> _T:
+def convert_to(data: Any, kind: type[_T]) -> _T:
+    """Return `data` as a `kind`; raise Misconfigured with the field that was probably meant."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -3,6 +3,7 @@
 The HTML file contains everything it shows and no script; text of tasks and sessions is escaped.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ from flightlog.lab.experiment.scores import (
 from flightlog.lab.experiment.store import AttemptScored, ExperimentStore
 from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_path_lines
 from flightlog.lab.statistics.groups import Action
-from flightlog.model.text import one_line, pluralize
+from flightlog.model.text import make_inert, one_line, pluralize
 
 TEMPLATE = Path(__file__).with_name("report.html")
 MEASURE_NAMES = dict(
@@ -50,6 +51,7 @@ class ReportCell(Struct, frozen=True):
     deciding_turn: int = 0
     branch_command: str = ""
     error: str = ""
+    arm_commands: dict[str, str] = {}
 
     @property
     def result_mark(self) -> str:
@@ -119,6 +121,8 @@ def _report_cell(
     if result is None:
         return ReportCell(*cell, {}, "")
     turn = deciding_step(result, list(results.values()), config.pass_outcome)
+    command = f"flightlog lab replay {shlex.quote(result.run)} --turn {turn}"
+    others = (arm.name for arm in config.arms if arm.name != cell.arm)
     return ReportCell(
         *cell,
         result.scores,
@@ -128,8 +132,9 @@ def _report_cell(
         result.passed,
         result.stop_reason,
         turn,
-        f"flightlog lab replay {shlex.quote(result.run)} --turn {turn} --prompt TEXT",
+        f"{command} --prompt TEXT",
         result.error,
+        {name: f"{command} --arm {name}" for name in others},
     )
 
 
@@ -220,13 +225,19 @@ def summarize_design(report: ExperimentReport) -> str:
 
 def render_markdown(report: ExperimentReport) -> str:
     """Return the report as Markdown."""
-    lines = [f"# {one_line(report.name, 100)}", "", one_line(report.hypothesis, 400), ""]
+    lines = [
+        f"# {one_line(report.name, 100)}",
+        "",
+        _escape_markdown(one_line(report.hypothesis, 400)),
+        "",
+    ]
     progress = f"{report.done} of {report.planned} attempts have a result, ${report.cost_usd:.4f}."
-    lines += [f"{summarize_design(report)} {progress}", "", *_table_lines(*arm_table(report)), ""]
+    design = _escape_markdown(f"{summarize_design(report)} {progress}")
+    lines += [design, "", *_table_lines(*arm_table(report)), ""]
     for key, values in report.arm_differences.items():
         rows = [[arm.name, str(value)] for arm, value in zip(report.arms, values, strict=True)]
         lines += [*_table_lines(["arm", key], rows), ""]
-    lines += [f"- {describe_comparison(comparison)}." for comparison in report.comparisons]
+    lines += [f"- {_escape_markdown(describe_comparison(found))}." for found in report.comparisons]
     lines += ["", "Each mark is an attempt: ✓ passed, ✗ failed, · not run yet.", ""]
     lines += _table_lines(*grid_table(report))
     for task, tree in report.divergence.items():
@@ -235,9 +246,14 @@ def render_markdown(report: ExperimentReport) -> str:
     return "\n".join([*lines, ""])
 
 
+def _escape_markdown(text: str) -> str:
+    """Return text that Markdown shows as it is: no HTML, no link, no picture, no control character."""
+    return re.sub(r"([\\`\[\]<>&!])", r"\\\1", one_line(text, 2_000))
+
+
 def _table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [
-        f"| {' | '.join(one_line(cell, 120).replace('|', '¦') for cell in row)} |"
+        f"| {' | '.join(_escape_markdown(one_line(cell, 120)).replace('|', '¦') for cell in row)} |"
         for row in (heads, ["---"] * len(heads), *rows)
     ]
 
@@ -252,7 +268,12 @@ def render_html(
     In a file a cell opens the steps of its attempt further down; on a page `link` names the
     page of its deciding step.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: make_inert(value) if type(value) is str else value,
+    )
     return environment.from_string(TEMPLATE.read_text("utf-8")).render(
         report=report,
         is_file=link is None,

@@ -20,8 +20,10 @@ from msgspec.structs import replace
 from flightlog.lab import service
 from flightlog.lab.config import RunConfig
 from flightlog.lab.experiment.config import (
+    CELLS_MAX,
     Cell,
     ExperimentConfig,
+    arm_differences,
     parse_experiment,
     resolve_references,
 )
@@ -39,6 +41,7 @@ from flightlog.lab.experiment.tasks import (
     check_foreign_tasks,
     describe_task,
     prepare_task,
+    undo_overlay,
 )
 from flightlog.lab.run_reader import RunSession
 from flightlog.lab.runner.run import continue_run, start_run
@@ -46,16 +49,16 @@ from flightlog.lab.state import SessionAttempt
 from flightlog.lab.statistics.groups import action_of_step
 from flightlog.lab.store import CONFIG as RUN_CONFIG
 from flightlog.lab.store import RunStore
+from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Job, Runtime
 from flightlog.model.text import one_line, parse_utc_time
 from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
-from flightlog.store.directories import copy_tree, remove_tree, set_aside
-from flightlog.store.files import ensure_dir, process_tag
+from flightlog.store.directories import set_aside
+from flightlog.store.files import process_tag
 from flightlog.store.locks import exclusive_lock
 
 CELL_JOB = "cell"
-COPIES = "copies"
 BEFORE = ".attempts"
 _POLL_S = 0.5  # how long Ctrl-C may wait
 _LABEL_CHARS = 80
@@ -84,17 +87,22 @@ class CellResult(Struct, frozen=True):
 def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[ExperimentConfig, str]:
     """Read an experiment file and check what can be checked before anything is paid."""
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8", "replace")
     except (FileNotFoundError, IsADirectoryError):
         hint = "name a YAML file: flightlog lab experiment run --help"
         raise NotFound(f"no such experiment file: {path}", hint=hint) from None
+    if name and not is_safe(name):
+        raise Invalid("a name is letters, digits, '.', '_' and '-'", hint="choose another --name")
     config = parse_experiment(text, path.resolve().parent, path.stem)
     config = replace(config, name=name or config.name)
-    for env in (*(task.env for task in config.tasks), *(arm.env for arm in config.arms)):
+    servers = ({"mcp_config": json.dumps(arm.mcp_config)} for arm in config.arms)
+    own = (*(task.env for task in config.tasks), *(arm.env for arm in config.arms))
+    for env in (*own, *servers):
         resolve_references(env, config.variables, runtime.environ)
     check_foreign_tasks(runtime, config.tasks)
-    for arm in config.arms:  # raises for a setting that runs do not have
-        build_run_config(path.parent, config, (config.tasks[0].id, arm.name), None)
+    for task in config.tasks:  # raises for a setting that runs refuse
+        for arm in config.arms:
+            build_run_config(path.parent, config, (task.id, arm.name), None)
     return config, text
 
 
@@ -119,6 +127,7 @@ def resume_experiment(
     with exclusive_lock(experiment.path / LOCK, who=f"process {process_tag()}"):
         experiment = ExperimentStore(experiment.path, runtime)
         if more is not None:
+            _check_count(experiment.config, more.count)  # the journal keeps what it has
             experiment.append(more)
         pending = experiment.pending_cells()
         for task in experiment.config.tasks:
@@ -126,6 +135,11 @@ def resume_experiment(
                 prepare_task(runtime, experiment.path, experiment.config, task)
         _Schedule(runtime, experiment, progress).run_cells(pending)
     return experiment
+
+
+def _check_count(config: ExperimentConfig, more: int) -> None:
+    if len(config.tasks) * len(config.arms) * (config.attempts + more) > CELLS_MAX:
+        raise Invalid(f"an experiment has at most {CELLS_MAX:,} attempts in all", hint="add fewer")
 
 
 class _Schedule:
@@ -207,7 +221,6 @@ def run_sent_cell(runtime: Runtime, payload: bytes) -> bytes:
         result = CellResult(None, reason or "interrupted", error, run.state.spent_usd)
     else:
         result = CellResult(score_run(run, job.cell))
-    _empty_copy(experiment, job.cell)
     return msgspec.json.encode(result)
 
 
@@ -217,8 +230,7 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
     environment = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
     if not (path / RUN_CONFIG).is_file():
         config = build_run_config(experiment.path, experiment.config, job.cell[:2], job.budget_usd)
-        config = replace(config, run_name=path.name)
-        return start_run(path, _work_in_copy(experiment, job.cell, config), environment)
+        return start_run(path, replace(config, run_name=path.name), environment)
     run = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     attempt = run.state.last_attempt("session_01")
     has_result = (
@@ -226,34 +238,7 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
     )
     if has_result and run.state.end is not None:
         return run
-    _work_in_copy(experiment, job.cell, run.config)
     return continue_run(run, environment, again=attempt is not None and not has_result)
-
-
-def _work_in_copy(experiment: ExperimentStore, cell: Cell, config: RunConfig) -> RunConfig:
-    """Give an attempt a fresh copy of its task's directory, unless runs work in copies anyway."""
-    if "in_place" in RunConfig.__struct_fields__:
-        return config
-    task = next(task for task in experiment.config.tasks if task.id == cell.task)
-    source = build_run_config(
-        experiment.path, experiment.config, (task.id, cell.arm), None
-    ).work_dir
-    copy = _copy_dir(experiment, cell) / Path(source).name
-    remove_tree(copy.parent)
-    copy_tree(Path(source), copy)
-    return replace(config, work_dir=str(copy))
-
-
-def _copy_dir(experiment: ExperimentStore, cell: Cell) -> Path:
-    return experiment.path / COPIES / f"{cell.task}.{cell.arm}.{cell.attempt:02d}"
-
-
-def _empty_copy(experiment: ExperimentStore, cell: Cell) -> None:
-    """Empty the copy of an attempt; a replay mounts the files of its turn at the same path."""
-    copy = _copy_dir(experiment, cell)
-    for folder in copy.iterdir() if copy.is_dir() else ():
-        remove_tree(folder)
-        ensure_dir(folder)
 
 
 def score_run(run: RunStore, cell: Cell) -> AttemptScored:
@@ -355,9 +340,31 @@ def list_experiments(runs_dir: Path) -> list[Path]:
     )
 
 
-def experiment_of(tags: "tuple[str, ...] | list[str]") -> str:
-    """Return the experiment that a run belongs to, by its tags; "" for any other run."""
-    return next((tag.partition(":")[2] for tag in tags if tag.startswith("experiment:")), "")
+def experiment_of(tags: "tuple[str, ...] | list[str]", what: str = "experiment") -> str:
+    """Return the experiment, `task` or `arm` of a run, by its tags; "" for any other run."""
+    return next((tag.partition(":")[2] for tag in tags if tag.startswith(f"{what}:")), "")
+
+
+def configure_arm(runtime: Runtime, run: RunStore, name: str) -> tuple[str, RunConfig]:
+    """Return how to replay an attempt with another arm: what differs, and its configuration."""
+    experiment, task, own = (
+        experiment_of(run.config.tags, what) for what in ("experiment", "task", "arm")
+    )
+    if not experiment:
+        hint = "leave --arm out, or name a run of an experiment"
+        raise Invalid(f"{run.name} is not an attempt of an experiment", hint=hint)
+    store = open_experiment(runtime, run.path.parent, experiment)
+    target = experiment_target(runtime, store.path)
+    if not target.is_trusted:
+        raise consent_needed(target, f"this experiment was not started here: {store.name}")
+    arms = {arm.name: arm for arm in store.config.arms}
+    if name not in arms or own not in arms or task not in {task.id for task in store.config.tasks}:
+        raise NotFound(f"{store.name} has no arm {name[:60]!r}", hint=f"arms: {', '.join(arms)}")
+    differences = ", ".join(arm_differences([arms[own], arms[name]])) or "nothing"
+    config = build_run_config(store.path, store.config, (task, name), None)
+    undo = undo_overlay(store.path, Path(config.work_dir), (own, name))
+    commands = (*undo, *config.pre_run_commands)
+    return f"{name}: {differences}", replace(config, pre_run_commands=commands)
 
 
 def experiment_target(runtime: Runtime, path: Path) -> ConsentTarget:

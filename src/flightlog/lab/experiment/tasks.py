@@ -16,17 +16,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from flightlog.lab.config import RunConfig, VerifierConfig
+from flightlog.lab.config import CommandConfig, RunConfig, VerifierConfig
 from flightlog.lab.experiment.config import (
-    ExperimentArm,
     ExperimentConfig,
     ExperimentTask,
     ExperimentVerifier,
+    convert_to,
     list_variables,
     read_foreign_tasks,
     resolve_references,
     verifier_names,
 )
+from flightlog.lab.replay.certificate import OVERLAY
 from flightlog.lab.runner.commands import run_with_timeout
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
@@ -42,7 +43,7 @@ _OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
 # What programs need to start at all; anything else may be a secret, and has to be listed.
 _PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 # Settings of a run that carry what an arm says, under the run's own names.
-_RUN_SETTINGS = ("effort", "env", "args", "mcp_config")
+_RUN_SETTINGS = ("effort", "args", "mcp_config")
 # Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's.
 _VERIFIER = r"""
 import json, os, re, shutil, subprocess, sys
@@ -124,6 +125,8 @@ def _check_out(task: ExperimentTask, folder: Path) -> None:
     commit = task.commit
     create_dir(folder)
     git = PersonGit(folder)
+    if task.repo.startswith("/") and not Path(task.repo).is_dir():
+        raise NotFound(f"no such repository: {task.repo}", hint=f"correct it in task {task.id}")
     if Path(task.repo).is_dir():
         word = f"{commit}^{{commit}}"
         found = PersonGit(Path(task.repo)).run_git("rev-parse", "--verify", "--quiet", word)
@@ -225,18 +228,23 @@ def build_run_config(
             for name, verifier in zip(verifier_names(task), task.verifiers, strict=True)
         ],
     }
-    settings |= _run_settings(arm, task)
-    return msgspec.convert(msgspec.to_builtins(settings), RunConfig)
+    settings |= {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
+    settings["env"] = task.env | arm.env
+    return convert_to(msgspec.to_builtins(settings), RunConfig)
 
 
-def _run_settings(arm: ExperimentArm, task: ExperimentTask) -> dict[str, Any]:
-    """Return what an arm sets beyond the model; raise Invalid if runs have no such setting."""
-    given = {name: value for name in _RUN_SETTINGS if (value := getattr(arm, name))}
-    if task.env and "env" in RunConfig.__struct_fields__:
-        given["env"] = task.env | arm.env
-    if missing := next((name for name in given if name not in RunConfig.__struct_fields__), ""):
-        raise Invalid(f"runs have no setting `{missing}`", hint=f"leave it out of arm {arm.name}")
-    return given
+def undo_overlay(
+    experiment: Path, folder: Path, arms: tuple[str, str]
+) -> tuple[CommandConfig, ...]:
+    """Return the commands that put back a task's files that the first arm replaced, not the second."""
+    own, other = (
+        {name for name in OVERLAY if (experiment / ARMS / arm / name).is_file()} for arm in arms
+    )
+    commands = []
+    for name in sorted(own - other):
+        source, target = shlex.quote(str(folder / name)), shlex.quote(name)
+        commands.append(CommandConfig(f"cp {source} {target} 2>/dev/null || rm -f {target}"))
+    return tuple(commands)
 
 
 def _run_verifier(

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ from flightlog.lab.store import SHADOW, SOURCE, RunStore
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.exchange import RequestOrigin
 from flightlog.store.directories import copy_tree, remove_tree
+from flightlog.store.exchanges import exchanges_of
 from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.store.git.repository import remove_stale
 from flightlog.store.recordings.adoption import TRANSCRIPT
@@ -58,6 +60,7 @@ from flightlog.store.recordings.adoption import TRANSCRIPT
 REQUEST = "request.json"
 AFTER = "after.json"
 SERVED = "served.json"
+FOLLOWERS = "followers.json"
 TRUNCATED = "source_transcript_truncated.jsonl"
 # Namespace of the ids below: the same attempt gets the same ids in every process.
 _NAMESPACE = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
@@ -72,6 +75,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     continue_sessions: bool = False
     verify_commands: tuple[str, ...] = ()
     uses_cursor: bool = False
+    arm: str = ""
+    arm_config: RunConfig | None = None
 
 
 def prepare_branch(
@@ -95,6 +100,7 @@ def prepare_branch(
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}
     contents |= {STATE: point.state, LATER: point.later}
+    contents |= {FOLLOWERS: msgspec.json.encode(_read_followers(source, point))}
     for name, data in contents.items():
         replace_file(resolve_inside(path, f"{SOURCE}/{name}"), data)
     created = BranchCreated(
@@ -118,9 +124,25 @@ def prepare_branch(
         is_scrubbed=point.is_scrubbed,
         rebuilt_fidelity=point.rebuilt_fidelity,
         uses_cursor=options.uses_cursor,
+        arm=options.arm,
     )
     run.append(created, durable=True)
     return run
+
+
+def _read_followers(source: RunStore, point: BranchPoint) -> dict[int, list[Any]]:
+    """Return the messages with which each later session began, by its number in the branch."""
+    followers = {}
+    offset = point.session.session_index - 1
+    for planned in source.planned_sessions():
+        if planned.session_index > offset + 1 and planned.parent_session and planned.replicate < 2:
+            exchanges = exchanges_of(source.path / planned.session_dir)
+            for exchange in exchanges.read_exchanges():
+                if exchange.request.agent_context is RequestOrigin.MAIN:
+                    body = decode_request(exchanges.sent_body(exchange))
+                    followers[planned.session_index - offset] = body.get("messages") or []
+                    break
+    return followers
 
 
 def _check_can_branch(
@@ -197,7 +219,7 @@ class Branch:
                 return self._cursor_start(context, start)
             return self._resumed_start(context, start)
         return (
-            replace(start, rewrite=self._follower_rewriter(context))
+            replace(start, rewrite=self._follower_rewriter(context, start.planned.session_index))
             if start.parent is not None
             else start
         )
@@ -243,13 +265,16 @@ class Branch:
         replace_file(resolve_inside(run.path / "session_01", TRUNCATED), transcript)
         return transcript
 
-    def _follower_rewriter(self, context: RunContext) -> Rewrite:
+    def _follower_rewriter(self, context: RunContext, session: int) -> Rewrite:
         first = context.run.state.last_attempt("session_01")
         is_captured_source = (context.run.path / SOURCE / REQUEST).exists()
         if self._recorded is None and is_captured_source and first is not None:
             self._recorded = self._load_recorded(context.run, first.number)
         if self._recorded is not None:
-            self._recorded.mark_resumed()
+            followers = msgspec.json.decode(
+                (context.run.path / SOURCE / FOLLOWERS).read_bytes(), type=dict[int, list[Any]]
+            )
+            self._recorded.mark_resumed(followers.get(session, []))
         recorded = self._recorded
 
         def rewrite(request: RequestInfo, incoming: IncomingRequest) -> RewrittenRequest | None:
@@ -263,7 +288,9 @@ class Branch:
     def _load_recorded(self, run: RunStore, attempt: int) -> RecordedContext:
         after = msgspec.json.decode((run.path / SOURCE / AFTER).read_bytes())
         body = decode_request((run.path / SOURCE / REQUEST).read_bytes())
-        return RecordedContext(body, _branch_point_marker(run, attempt), self._branch.prompt, after)
+        marker, branch = _branch_point_marker(run, attempt), self._branch
+        own = bool(branch.arm)
+        return RecordedContext(body, marker, branch.prompt, after, has_own_settings=own)
 
 
 def _context_rewriter(check: "BranchCheck", recorded: RecordedContext) -> Rewrite:
@@ -294,7 +321,8 @@ def _context_rewriter(check: "BranchCheck", recorded: RecordedContext) -> Rewrit
 def _branch_config(
     config: RunConfig, point: BranchPoint, options: ReplayOptions, name: str
 ) -> RunConfig:
-    """Return the source's settings for the replayed sessions, without the commands around them."""
+    """Return the settings of the source or the arm, without the commands around its sessions."""
+    config = options.arm_config or config
     first = replace(
         config.sessions[point.session.session_index - 1], session_index=1, count=1, fork_from=None
     )
@@ -310,7 +338,7 @@ def _branch_config(
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),
         memory_file=None,
-        pre_run_commands=(),
+        pre_run_commands=config.pre_run_commands if options.arm_config else (),
         post_run_commands=(),
         verifiers=(
             *config.verifiers,

@@ -36,13 +36,13 @@ from flightlog.lab.replay.recorded_context import (
     RewrittenBody,
     append_prompt,
     canonical_value,
-    drift_error,
     find_differences,
 )
 from flightlog.lab.run_reader import read_work_tree_state
 from flightlog.lab.runner.context import RunContext
 from flightlog.lab.runner.session import SessionStart
 from flightlog.lab.store import SOURCE
+from flightlog.model.errors import Conflict
 from flightlog.model.exchange import RequestOrigin
 
 STATE = "state.json"
@@ -51,7 +51,7 @@ _INIT_S = 2.0  # the client prints its tools before its first request; longer me
 _IGNORED = frozenset({"metadata", "stream", "messages"})
 # What each run has of its own: subagent and session ids, times, durations, its scratch directory.
 _OWN = re.compile(
-    r"\ba[0-9a-f]{16}\b|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+    r"\ba[0-9a-f]{16}\b|agentId: a[0-9a-f]{6}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?|duration_ms: \d+|\.work-[\w.-]+"
     r"|cc_version=[^;]*;"
 )
@@ -142,7 +142,7 @@ class BranchCheck:
         source = context.run.path / SOURCE
         self._later = LaterRequests(
             ()
-            if branch.prompt
+            if branch.prompt or branch.arm
             else msgspec.json.decode((source / LATER).read_bytes(), type=list[RequestDigest])
         )
 
@@ -175,6 +175,8 @@ class BranchCheck:
 
     def recorded_headers(self, incoming: IncomingRequest, *, is_main: bool) -> dict[str, str]:
         """Return the headers to send as recorded; other threads lose what the client added."""
+        if self._branch.arm:
+            return {}
         if is_main:
             return {
                 name: value
@@ -193,6 +195,7 @@ class BranchCheck:
             tools=self._available_tools(),
             scrubbed_fields=("a credential",) if branch.is_scrubbed else (),
             rebuilt_fidelity=branch.rebuilt_fidelity,
+            arm=branch.arm,
         )
         method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
         method = certificate.CURSOR if branch.uses_cursor else method
@@ -252,7 +255,14 @@ def record_certificate(
 
 def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
     if result.is_drift and not branch.allow_drift:
-        raise drift_error(result.first_difference)
+        raise _drift_error(result.first_difference)
+
+
+def _drift_error(difference: str) -> Conflict:
+    return Conflict(
+        f"the branch differs from the recording: {difference}",
+        hint="continue anyway, labeled as differing, with --allow-drift",
+    )
 
 
 def _split_betas(headers: Mapping[str, str]) -> list[str]:
@@ -317,7 +327,7 @@ class RecordedAnswerServer:
         if request.agent_context is not RequestOrigin.MAIN:
             if self._cursor.is_on and not self._allow_drift:
                 origin = request.agent_context.value
-                raise drift_error(f"it has a {origin} request that was not recorded")
+                raise _drift_error(f"it has a {origin} request that was not recorded")
             return None
         self._length = self._length or len(body.get("messages") or ())
         rewritten = self._apply_recorded_settings(body)

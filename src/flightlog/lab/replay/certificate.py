@@ -32,6 +32,8 @@ from flightlog.views.atif.steps import number_steps
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle
 
 EXACT, PROMPTED, UNKNOWN, DIFFERS = "exact", "exact+prompt", "unknown", "differs"
+# Files that an arm of an experiment lays over the work tree.
+OVERLAY = frozenset({"CLAUDE.md", ".claude/settings.json"})
 _WORSE = (EXACT, PROMPTED, UNKNOWN, DIFFERS)
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
@@ -56,6 +58,7 @@ class Certificate(Struct, frozen=True):
     files: str = UNKNOWN
     repository: str = UNKNOWN
     environment: str = UNKNOWN
+    has_other_arm: bool = False
 
     @property
     def verdict(self) -> str:
@@ -65,8 +68,10 @@ class Certificate(Struct, frozen=True):
 
     @property
     def is_drift(self) -> bool:
-        """Whether something is known to differ, or the context cannot be compared."""
-        return DIFFERS in (self.verdict, self.context) or self.context == UNKNOWN
+        """Whether something differs that should not, or the context cannot be compared."""
+        parts = [self.context, self.files, self.repository]
+        parts += [] if self.has_other_arm else [self.environment]
+        return DIFFERS in parts or self.context == UNKNOWN
 
 
 class WorkTreeState(Struct, frozen=True):
@@ -85,6 +90,7 @@ class RequestFacts(Struct, frozen=True):
     tools: frozenset[str] = frozenset()
     scrubbed_fields: Collection[str] = ()
     rebuilt_fidelity: str = ""
+    arm: str = ""
 
 
 def certify_request(
@@ -101,7 +107,12 @@ def certify_request(
     other = _environment_difference(context, facts)
     environment = DIFFERS if other else (EXACT if facts.client else UNKNOWN)
     return Certificate(
-        verdict, method, first or other, spliced.replacements, environment=environment
+        verdict,
+        method,
+        first or other,
+        spliced.replacements,
+        environment=environment,
+        has_other_arm=bool(facts.arm),
     )
 
 
@@ -115,6 +126,11 @@ def certify_work_tree(
     """Add what is known of files and repository to a certificate; None means not saved."""
     if state is None or recorded is None:
         return certificate
+    if certificate.has_other_arm:
+        state, recorded = (
+            replace(tree, files={path: tree.files[path] for path in tree.files.keys() - OVERLAY})
+            for tree in (state, recorded)
+        )
     files = _first_changed("files", state.files, recorded.files)
     names = {path for path in recorded.files if compares_times and path in recorded.times}
     times = _first_changed(
@@ -148,7 +164,8 @@ def _context_difference(
         # A transcript records neither; both only identify the caller and the transport.
         sent = {key: value for key, value in sent.items() if key != "stream"}
         sent["system"] = [block for block in sent.get("system") or () if not is_billing(block)]
-    difference = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
+    ignored = context.ignored if facts.arm else {"metadata"}
+    difference = next(find_differences(sent, context.recorded, ignored=ignored), "")
     if difference:
         return difference
     if facts.scrubbed_fields:
@@ -157,6 +174,8 @@ def _context_difference(
 
 
 def _environment_difference(context: RecordedContext, facts: RequestFacts) -> str:
+    if facts.arm:
+        return f"arm {facts.arm}"
     if facts.client and facts.recorded_client and facts.client != facts.recorded_client:
         return f"client {facts.client} (recorded with {facts.recorded_client})"
     recorded = {
@@ -198,6 +217,7 @@ def replay_meta(state: RunState) -> dict[str, Any]:
         "replay_count": branch.count,
         "replay_number": branch.number,
         "prompt_override": branch.prompt or None,
+        "arm": branch.arm or None,
         "new_session_id": last.session_id if last else None,
         "shadow_git_reset_tag": branch.tree,
         "created_at": state.started_at or None,

@@ -18,8 +18,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import Conflict
-
 NAMED_MAX = 40  # about one screen
 MARKERS = frozenset({"cache_control"})
 IDS = frozenset({"id", "tool_use_id", "signature"})
@@ -28,10 +26,8 @@ _CACHE_MARKER = {"cache_control": {"type": "ephemeral"}}
 _OWN = frozenset({"messages", "metadata", "stream"})
 # What is left of the context, by the client's own count, which restarts when it resumes.
 _COUNTER = re.compile(r"<total_tokens>[^<]*</total_tokens>")
-# A reminder at the end of a tool result, as "the tool hasn't been used recently".
-_REMINDER = re.compile(
-    r"\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>\s*\Z", re.DOTALL
-)
+# Reminders at the end of a tool result, as "the tool hasn't been used recently"; at most three seen.
+_REMINDER_START, _REMINDER_END, _REMINDERS_MAX = "<system-reminder>", "</system-reminder>", 16
 _STATUS = re.compile(r"(?<=gitStatus: ).*?(?=\n</|\n# |\Z)", re.DOTALL)
 _BILLING = "x-anthropic-billing-header"
 
@@ -128,18 +124,35 @@ def insert_reminders(suffix: Sequence[Any], recorded: Sequence[Any]) -> list[Any
 def insert_counters(own: Any, recorded: Any) -> Any:
     """Return a message with the recorded counters and reminders, also inside tool results."""
     if isinstance(own, str) and isinstance(recorded, str):
-        counters = _COUNTER.findall(recorded)
-        last = _REMINDER.search(recorded)
-        own = _REMINDER.sub("", own) + (last[0] if last else "")
-        if len(_COUNTER.findall(own)) == len(counters):
-            remaining = iter(counters)
-            return _COUNTER.sub(lambda _: next(remaining), own)
-    elif isinstance(own, list) and isinstance(recorded, list):
+        return _insert_recorded_reminders(own, recorded)
+    if isinstance(own, list) and isinstance(recorded, list):
         pairs = zip(own, recorded, strict=False)
         return [*(insert_counters(*pair) for pair in pairs), *own[len(recorded) :]]
-    elif isinstance(own, dict) and isinstance(recorded, dict):
+    if isinstance(own, dict) and isinstance(recorded, dict):
         return {name: insert_counters(value, recorded.get(name)) for name, value in own.items()}
     return own
+
+
+def _insert_recorded_reminders(own: str, recorded: str) -> str:
+    """Return a tool's text with the recorded reminders after it and the recorded counters in it."""
+    text, recorded_text = _cut_reminders(own), _cut_reminders(recorded)
+    is_same = _COUNTER.sub("", text).strip() == _COUNTER.sub("", recorded_text).strip()
+    # The client trims a text before it adds a reminder, so blanks around it say nothing then.
+    if is_same and (text, recorded_text) != (own, recorded):
+        return recorded
+    # A text of reminders alone is the tool's answer, as for an empty file.
+    own = text + recorded[len(recorded_text) :] if text.strip() else own
+    counters = iter(_COUNTER.findall(recorded))
+    same_count = len(_COUNTER.findall(own)) == len(_COUNTER.findall(recorded))
+    return _COUNTER.sub(lambda _: next(counters), own) if same_count else own
+
+
+def _cut_reminders(text: str) -> str:
+    """Return a text without the reminders at its end."""
+    for _ in range(_REMINDERS_MAX):
+        if _REMINDER_START in text and text.rstrip().endswith(_REMINDER_END):
+            text = text[: text.rindex(_REMINDER_START)].rstrip()
+    return text
 
 
 def _mark_last_block(messages: list[Any]) -> list[Any]:
@@ -184,23 +197,43 @@ class RecordedContext:
         sentinel: str,
         prompt: str = "",
         after: Sequence[Any] = (),
+        *,
+        has_own_settings: bool = False,
     ) -> None:
-        """Take the recorded request, the prompt to append, and the messages recorded after it."""
+        """Take the recorded request, the prompt to append, and the messages recorded after it.
+
+        With `has_own_settings` only the messages are the recorded ones.
+        """
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
         self._messages = append_prompt(list(recorded.get("messages") or ()), prompt)
-        self._after = () if prompt else after
+        self._after = () if prompt or has_own_settings else after
+        self.ignored = {"metadata", "stream"}
+        self.ignored |= set(recorded) - {"messages"} if has_own_settings else set()
+        self._has_own_settings = has_own_settings
         self._before: list[Any] | None = None
         self._added: list[Any] = []
         self._added_blocks: list[Any] = []
         self._is_first = True
         self._settings: dict[str, Any] = {}
 
-    def mark_resumed(self) -> None:
-        """Note that another client resumes the branch: its history before the marker is its own."""
+    def mark_resumed(self, recorded: Sequence[Any] = ()) -> None:
+        """Note that another client resumes the branch: its history before the marker is its own.
+
+        A client that resumes may leave reminders out: `recorded`, what the recorded client sent when
+        it resumed, takes the place of the first context if it continues that.
+        """
         self._is_first = False
         self._before = None
+        *before, last = recorded[: len(self._messages)] or ({},)
+        own = [_comparable_message(message) for message in self._messages]
+        if self.prompt or own != [_comparable_message(message) for message in (*before, last)]:
+            return
+        # The request of the later session may be in the message that ends the context.
+        size = len(_content_blocks(self._messages[-1]["content"]))
+        last = {**last, "content": _content_blocks(last["content"])[:size]}
+        self._messages, self._after = [*before, last], recorded[len(own) :]
 
     def splice_context(
         self, body: Mapping[str, Any], *, compacts: bool = False
@@ -233,14 +266,14 @@ class RecordedContext:
             content = [*_content_blocks(before[-1]["content"]), *trailing]
             before = [*before[:-1], {**before[-1], "content": content}]
         rewritten = {**body, "messages": [*before, *rest]}
-        if not compacts:
+        if not compacts and not self._has_own_settings:
             rewritten = self.apply_recorded_settings(rewritten)
         recorded = self.recorded | {"messages": self._messages}
         client_body = {**body, "messages": [*client_messages, *self._added]}
         system = client_body.get("system")
         if isinstance(system, list) and not self._has_billing:
             client_body["system"] = [block for block in system if not is_billing(block)]
-        differences = find_differences(client_body, recorded, ignored={"metadata", "stream"})
+        differences = find_differences(client_body, recorded, ignored=self.ignored)
         return RewrittenBody(rewritten, tuple(differences))
 
     @property
@@ -364,10 +397,3 @@ def _message_texts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     blocks = _content_blocks(content) if isinstance(content, str | list) else []
     return [str(block.get("text", "")) for block in blocks if isinstance(block, dict)]
-
-
-def drift_error(difference: str) -> Conflict:
-    return Conflict(
-        f"the branch differs from the recording: {difference}",
-        hint="continue anyway, labeled as differing, with --allow-drift",
-    )

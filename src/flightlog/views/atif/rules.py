@@ -284,7 +284,7 @@ def _check_times(steps: list[tuple[int, dict[str, Any]]]) -> Iterator[LintFindin
         timestamp = step.get("timestamp")
         if dict_field(dict_field(step, "extra"), "context_management").get("boundary") == "replace":
             put_back = True
-        elif step.get("source") == "agent":
+        elif step.get("source") == "agent" and step.get("is_copied_context") is not True:
             put_back = False
         if not isinstance(timestamp, str):
             continue

@@ -13,7 +13,7 @@ lines it has.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import assert_never
 
@@ -56,6 +56,7 @@ _NOTES = {
     PromptKind.INTERRUPTION: NoteKind.INTERRUPTION,
     PromptKind.COMMAND_OUTPUT: NoteKind.COMMAND,
 }
+_BOUNDARIES = (NoteKind.COMPACTION, NoteKind.SUMMARY)
 REPEATED = "written again: "  # how the note of a prompt begins that the client wrote twice
 # Events that make no row; their records may come at any time.
 ROWLESS = (
@@ -79,13 +80,43 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
             by_uuid.setdefault(entry.uuid, index)
     waiting = defaultdict(list)
     ready = []
+    moved = _parents_after_compaction(pool, by_uuid)
     for index, entry in enumerate(pool):
-        parent = by_uuid.get(entry.parent_uuid) if entry.parent_uuid else None
+        parent_uuid = moved.get(entry.key, entry.parent_uuid)
+        parent = by_uuid.get(parent_uuid) if parent_uuid else None
         if parent is None or parent == index or pool[parent].uuid == entry.uuid:
             ready.append(index)
         else:
             waiting[parent].append(index)
     return _release_children(pool, ready, waiting)
+
+
+def _parents_after_compaction(pool: list[Entry], by_uuid: Mapping[str, int]) -> dict[str, str]:
+    """Return the parents, by key, of records that a compaction put after its summary.
+
+    A client that keeps the last records of the old context has the next one reply to them. A session
+    that resumes writes them after the summary, so the compaction has nothing before it.
+    """
+    moved: dict[str, str] = {}
+    kept: dict[str, Entry] = {}
+    for boundary in pool:
+        if not isinstance(boundary.event, ContextCompacted) or not boundary.event.summary_uuid:
+            continue
+        seen, uuid = {""}, boundary.event.last_kept_uuid
+        while uuid not in seen and uuid in by_uuid:
+            seen.add(uuid)
+            uuid = pool[by_uuid[uuid]].parent_uuid
+        if boundary.event.summary_uuid in seen:
+            moved[boundary.key] = ""
+        else:
+            kept[boundary.event.last_kept_uuid] = boundary
+    for entry in pool if kept else ():
+        before = kept.get(entry.parent_uuid)
+        if before is None or entry.path != before.path or entry.offset <= before.offset:
+            continue
+        assert isinstance(before.event, ContextCompacted)
+        moved[entry.key] = before.event.summary_uuid
+    return moved
 
 
 def _release_children(
@@ -229,8 +260,11 @@ class _TurnBuilder:
             items.append(Note(kind, text, entry.at_ms))
 
     def _is_opening(self) -> bool:
-        """Whether only notes came before the first prompt: they belong to its turn."""
-        return len(self._turns) == 1 and self._turns[0][0] is None and not self._lines
+        """Whether notes alone, and no compaction, came before the first prompt: they are its turn's."""
+        if len(self._turns) != 1 or self._turns[0][0] is not None or self._lines:
+            return False
+        notes = (note for note in self._turns[0][1] if isinstance(note, Note))
+        return not any(note.kind in _BOUNDARIES for note in notes)
 
     def _current(self) -> list[str | Note]:
         if not self._turns:
