@@ -26,7 +26,7 @@ from yaml import YAMLError
 from flightlog.agents.scripted.scenario import Scenario
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Misconfigured, read_yaml
-from flightlog.model.text import suggest_name
+from flightlog.model.text import describe_type_error, suggest_name
 from flightlog.privacy.scanner import secret_counts
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
@@ -189,8 +189,9 @@ def parse_run_config(
     try:
         return msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
+        text = describe_type_error(str(error))
         raise Misconfigured(
-            f"the run configuration cannot be used: {error}", hint=_unknown_field_hint(str(error))
+            f"the run configuration cannot be used: {text}", hint=_unknown_field_hint(text)
         ) from error
 
 

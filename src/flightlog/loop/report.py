@@ -250,9 +250,11 @@ def _summary_lines(session: LoopSession, whole: LoopAccount, plan: Plan) -> Iter
         f"them verified [e{whole.first}, {end}]."
     )
     figures = layout.performance_figures(state, state.last_at)
-    worked = format_duration(figures["total_duration_seconds"])
+    took = format_duration(figures["total_duration_seconds"])
+    ran = format_duration(sum(task.active_s for task in state.tasks.values()))
     cost = "an unknown amount" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f} USD"
-    yield f"\nIt worked for {worked} and cost {cost} for {pluralize(state.totals.calls, 'model call')}."
+    calls = pluralize(state.totals.calls, "model call")
+    yield f"\nIt took {took} without pauses; tasks ran for {ran} of it and cost {cost} for {calls}."
     if state.reason:
         yield f"\nReason: {one_line(state.reason, 400)} [{end}]."
     if state.question is not None:

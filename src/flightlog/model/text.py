@@ -191,6 +191,26 @@ def describe_redaction(secrets: int, personal: int) -> str:
     return f"{pluralize(secrets, 'secret')} and {pluralize(personal, 'personal detail')} removed"
 
 
+# The words of msgspec for types, and ours.
+_TYPE_WORDS = {
+    "array": "a list", "object": "a mapping", "str": "text", "int": "a whole number",
+    "float": "a number", "bool": "true or false", "null": "nothing",
+}  # fmt: skip
+
+
+def describe_type_error(message: str) -> str:
+    """Return a message of msgspec with a wrong type in plain words: `expected a list, not text`."""
+
+    def say(match: re.Match[str]) -> str:
+        wanted, given = (
+            " or ".join(_TYPE_WORDS.get(kind, kind) for kind in kinds.split(" | "))
+            for kinds in match.groups()
+        )
+        return f"expected {wanted}, not {given}"
+
+    return re.sub(r"Expected `(.+?)`, got `(.+?)`", say, message)
+
+
 def suggest_name(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return a hint for an unknown word: the nearest name, else `otherwise`, else all names."""
     import difflib  # noqa: PLC0415 - needed only after a typing error

@@ -329,9 +329,8 @@ def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
     try:
-        ignored = is_ignored(
-            Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl"
-        )
+        repository = Repository(top, find_common_dir(top), is_trusted(runtime, top))
+        ignored = is_ignored(repository, pending / "rows.jsonl")
     except GitError as error:
         yield CheckResult(CheckLevel.WARNING, "dataset", error.message, error.hint)
         return
@@ -366,11 +365,10 @@ def _check_recordings(
     yield CheckResult(CheckLevel.OK, "recordings", text)
     if logged:
         share = f"{sum(logged):,} of {pluralize(len(logged), 'session')}"
-        share += f" ({100 * sum(logged) / len(logged):.0f} %)"
-        text = (
-            f"causes of cache misses are known for {share}: their requests are logged or captured"
+        share += (
+            f" ({100 * sum(logged) / len(logged):.0f} %), whose requests are logged or captured"
         )
-        yield CheckResult(CheckLevel.OK, "cache", text)
+        yield CheckResult(CheckLevel.OK, "cache", f"causes of cache misses are known for {share}")
     for kind, count in sorted(unknown.items()):
         text = f"{pluralize(count, 'record')} of unknown format: {kind}"
         yield CheckResult(CheckLevel.NOTE, "format", text, "flightlog doctor --formats")

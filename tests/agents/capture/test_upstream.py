@@ -170,7 +170,7 @@ def test_upstream_without_tls_is_reached_through_the_machines_proxy(tmp_path):
         login = proxy.replace("//", "//me:word@")
         with proxied("http://api.example.invalid/v", tmp_path, proxy=login) as (url, _):
             answers = [parts(call(url, BODY)) for _ in range(2)]
-        sent = asyncio.run(resampled(login))
+        sent = asyncio.run(send_sample(login))
 
     assert [(answer[0], answer[2]) for answer in answers] == [(200, b'{"from": "the model"}')] * 2
     assert (sent.status, sent.body) == (200, b'{"from": "the model"}')
@@ -182,7 +182,7 @@ def test_upstream_without_tls_is_reached_through_the_machines_proxy(tmp_path):
         assert b"\r\nproxy-authorization: basic " in head
 
 
-async def resampled(proxy):
+async def send_sample(proxy):
     made = SampleCall(
         "http://api.example.invalid/v/v1/messages", {}, "anthropic", 20.0, needs_key=False
     )

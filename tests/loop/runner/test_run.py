@@ -78,6 +78,22 @@ def test_completed_needs_every_task_verified(tmp_path):
     assert not (root / "never").exists()
 
 
+def test_a_command_that_fails_without_a_word_has_its_exit_code_as_cause(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: silent
+        config: {human_intervention: never, max_retries: 0}
+        tasks: [{task_id: a, name: x, run: {command: "exit 3"}}]
+        """,
+    )
+
+    directory = conduct(root)
+
+    status = ralph(root, "status", "--session", directory.name, "--json")
+    assert [task["cause"] for task in json.loads(status.stdout)["tasks"]] == ["exit code 3"]
+
+
 def test_a_verify_tool_that_is_missing_is_no_pass(tmp_path):
     root = project(
         tmp_path / "p",

@@ -30,7 +30,7 @@ from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.lab.config import TOOLS, Permission, Provider, load_mapping
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Misconfigured, NotFound
-from flightlog.model.text import suggest_name
+from flightlog.model.text import describe_type_error, suggest_name
 
 _T = TypeVar("_T")
 _EXPERIMENT = ("the experiment", "tasks and arms")
@@ -364,8 +364,9 @@ def convert_to(data: Any, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
+        text = describe_type_error(str(error))
         raise Misconfigured(
-            f"the experiment cannot be used: {error}", hint=_field_hint(str(error))
+            f"the experiment cannot be used: {text}", hint=_field_hint(text)
         ) from error
 
 

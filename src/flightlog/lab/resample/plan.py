@@ -49,7 +49,7 @@ from flightlog.lab.resample.state import (
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid, Misconfigured, read_yaml
-from flightlog.model.text import one_line, suggest_name
+from flightlog.model.text import describe_type_error, one_line, suggest_name
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.usage.prices import is_priced
 
@@ -124,8 +124,9 @@ def parse_sweep(text: str) -> Sweep:
     try:
         sweep = msgspec.convert(data, Sweep)
     except msgspec.ValidationError as error:
+        text = describe_type_error(str(error))
         raise Misconfigured(
-            f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))
+            f"the sweep cannot be used: {text}", hint=_unknown_field_hint(text)
         ) from error
     if not sweep.requests and not sweep.turns:
         raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")

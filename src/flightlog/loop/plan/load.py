@@ -22,7 +22,7 @@ from flightlog.model.errors import (
     iter_yaml_events,
     read_yaml,
 )
-from flightlog.model.text import suggest_name
+from flightlog.model.text import describe_type_error, suggest_name
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 
@@ -106,13 +106,15 @@ def hash_plan(data: bytes) -> str:
 
 
 def _explain_error(message: str, text: str, name: str) -> Invalid:
-    what, _, path = message.partition(" - at `")
+    what, _, path = describe_type_error(message).partition(" - at `")
     where = _split_path(path.rstrip("`"))
     unknown = re.search(r"unknown field `(.+?)`", what)
     key = unknown[1] if unknown else ""
     if unknown:
         where = (*where, key)
         what = f"there is no `{key}` here"
+    elif where:
+        what = f"`{where[-1]}`: {what}"
     kinds = [kind["properties"] for kind in json_schema()["$defs"].values()]
     # A type that has the key is not the one that lacks it.
     keys = sorted({field for fields in kinds if key not in fields for field in fields})

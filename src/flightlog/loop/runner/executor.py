@@ -263,6 +263,8 @@ class TaskExecutor:
         limits = (_TAIL_CHARS, _SAID_CHARS)
         message, said = (shorten_text(tail, limit, "end").value for limit in limits)
         result = result or ("failure" if code else "success")
+        if result == "failure" and not message.strip():
+            message = f"exit code {code}"  # a command may fail without a word
         return TaskResult(result, 0.0, code, message, last_message=said)
 
     def _show_output(self, command: ShellCommand) -> None:
