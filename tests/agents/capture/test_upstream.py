@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.capture.server import proxy_for
+from flightlog.agents.capture.server import certificate_files, proxy_for, trust_certificates
 from flightlog.lab.resample.send import SampleCall, open_client, send_request
+from flightlog.model.errors import Invalid
 from flightlog.model.exchange import ResponseOutcome
 from support.captures import BODY, exchanges, plain, proxied
 from support.upstream import answering, call, parts
@@ -41,8 +42,7 @@ print(status, body.decode(), exchanges(Path("x")).read_exchanges()[0].response.e
 """
 
 
-def over_tls(folder, *, trusted):
-    """Call an upstream with a certificate of its own, in a process that trusts it or does not."""
+def make_certificate(folder):
     words = [
         "req",
         "-x509",
@@ -53,9 +53,32 @@ def over_tls(folder, *, trusted):
         "key.pem",
         "-out",
         "cert.pem",
+        "-days",
+        "2",
     ]
-    words += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem"
+
+
+def test_certificates_are_read_once_and_those_that_cannot_be_are_named(tmp_path):
+    files = certificate_files({"SSL_CERT_FILE": str(make_certificate(tmp_path))})
+    (tmp_path / "empty.pem").touch()
+
+    trusted = trust_certificates(files)
+
+    assert trust_certificates(files) is trusted, "requests of one context share connections"
+    assert {("commonName", "localhost")} in [
+        set(names) for authority in trusted.get_ca_certs() for names in authority["subject"]
+    ]
+    assert trust_certificates(()) is True
+    with pytest.raises(Invalid, match=r"no certificates can be read: .*empty\.pem"):
+        trust_certificates((str(tmp_path / "empty.pem"),))
+
+
+def over_tls(folder, *, trusted):
+    """Call an upstream with a certificate of its own, in a process that trusts it or does not."""
+    make_certificate(folder)
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
     env |= {"SSL_CERT_FILE": "cert.pem"} if trusted else {}
     ran = subprocess.run(
