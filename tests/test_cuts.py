@@ -69,6 +69,7 @@ STAYS_HERE = {
     "hooks/payload_log.py _find_string": "finds an id",
     "hooks/recorder.py": "finds the names of an event",
     "app/jobs/executors.py carry_out": "an error message",
+    "app/jobs/executors.py connect_cluster": "the address that the person typed",
     "lab/service.py run_name": "the name of a model",
     "live/service.py label_profile": "a label that the person gives",
     "retro/service.py draw_artifact": "a time",

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import test_tutorial
-from flightlog.agents.claude_code.driver import ClientSandbox, isolated_environment
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
+from support.client_sandbox import ClientSandbox, isolated_environment
 from support.cluster import cluster
 from support.real_agent import PINNED, agent_program, new_session
 from support.real_clients import fake_key

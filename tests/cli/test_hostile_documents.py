@@ -50,7 +50,7 @@ def measured(folder, *words):
     ("command", "code", "why"),
     [
         ("lab run run.yaml --tag x", 4, "nested deeper than 200 levels"),
-        ("lab run laughs.yaml", 4, "more than 40,000 values"),
+        ("lab run laughs.yaml", 4, "more than 400,000 values"),
         ("loop run --plan plan.yaml", 2, "nested deeper than 200 levels"),
         ("retro analyze deep.json", 3, "nested too deeply"),
         ("retro analyze long.json", 3, "longer than 32 MB"),

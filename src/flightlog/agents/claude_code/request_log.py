@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -43,8 +43,10 @@ from flightlog.sources.foreign_json import (
     parse_timestamp_ms,
     text_field,
 )
-from flightlog.store.exchanges import ExchangeStore
 from flightlog.store.recordings.reader import raw_lines
+
+if TYPE_CHECKING:
+    from flightlog.store.exchanges import ExchangeStore
 
 _REQUESTS = (b'"requestRef"', b'"api-request')
 _ATTACHMENT = b'"attachment"'
@@ -100,7 +102,7 @@ def read_logged_requests(files: Sequence[SessionFile]) -> Iterator[LoggedRequest
 
 
 def read_captured_requests(
-    exchanges: ExchangeStore, replies: Mapping[str, tuple[str, str]]
+    exchanges: "ExchangeStore", replies: Mapping[str, tuple[str, str]]
 ) -> Iterator[LoggedRequest]:
     """Yield the captured requests of one session, thread by thread, by time.
 
