@@ -50,7 +50,8 @@ def of_kind(found, kind):
     return [one for one in found if one["kind"] == kind]
 
 
-@pytest.mark.parametrize("seed", seeds(1))
+# 247939: three prompts go on after an instruction without a full stop, which is no other instruction.
+@pytest.mark.parametrize("seed", [247939, *seeds(1)])
 def test_planted_habits_are_among_the_first_ten(place, seed):
     habits = write_archive(place / "config", seed, cwd=str(place))
 

@@ -334,12 +334,8 @@ def repeated_instructions(digests: Sequence[ConversationDigest]) -> list[Repetit
     text is the person's most usual wording; the first occurrences have different wordings.
     """
     machine = _find_machine_prompts(digests)
-    marks = [
-        (digest.id, mark)
-        for digest in digests
-        for mark in digest.instructions
-        if mark.address not in machine
-    ]
+    all_marks = ((digest.id, mark) for digest in digests for mark in digest.instructions)
+    marks = [(name, mark) for name, mark in all_marks if mark.address not in machine]
     groups = [
         {marks[index][1].address: marks[index] for index in group}
         for group in group_paraphrases([meaning_words(mark.text) for _, mark in marks])
@@ -354,10 +350,16 @@ def repeated_instructions(digests: Sequence[ConversationDigest]) -> list[Repetit
             for addresses in covered
         )
         repetition = None if is_part else _merge_wordings(list(prompts.values()), len(digests))
-        if repetition:
+        if repetition and not any(_is_run_on(repetition, usual) for usual in repetitions):
             repetitions.append(repetition)
             covered.append(set(prompts))
     return sorted(repetitions, key=lambda again: (-len(again.conversations), again.text))
+
+
+def _is_run_on(one: Repetition, usual: Repetition) -> bool:
+    """Return whether `one` is a wording of `usual` and what follows it without a full stop."""
+    wordings = {mark.text.lower().rstrip(".! ") for mark in usual.occurrences}
+    return any(wording in one.text.lower() for wording in wordings if wording.count(" ") > 1)
 
 
 def _merge_wordings(prompts: Sequence[tuple[str, DigestMark]], total: int) -> Repetition | None:
