@@ -105,9 +105,9 @@ def list_spellings(value):
     }
 
 
-def leaks(said):
+def leaks(output):
     """Return what `said` holds of the values: a part of one, or all of it in another form."""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    text = output.decode("utf-8", "replace") if isinstance(output, bytes) else output
     forms = {form for value in (*VALUES, LATE) for form in list_spellings(value)}
     # A signature of an error has `#` for numbers and no capitals.
     bare = {*VALUES, *(re.sub(r"\d+", "#", value) for value in VALUES)}
@@ -169,7 +169,7 @@ def deltas(value):
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
         for text in halves
     ]
-    return [{"type": "stream_event", "session_id": SESSION, "event": each} for each in delta]
+    return [{"type": "stream_event", "session_id": SESSION, "event": event} for event in delta]
 
 
 def session(config, repository):
@@ -262,17 +262,17 @@ def failing_session(config, repository):
 
 def loop(root):
     """A loop session with the canary in its plan, in what its tasks say and in what they report."""
-    told = {"feature": {"feature_id": "F1", "name": CANARY, "purpose": KNOWN}}
+    result = {"feature": {"feature_id": "F1", "name": CANARY, "purpose": KNOWN}}
     lines = [
-        json.dumps(told),
+        json.dumps(result),
         json.dumps({"artifact": cut_at(400, IN_PROJECT)}),
         cut_at(400, ASSIGNED),
     ]
     (root / "repository" / "told.jsonl").write_text("\n".join(lines) + "\n")
     # Both ends of what is kept of an output fall into a value, and a value is recognized after it was written.
-    said = f"{CANARY} {'x' * 1_988}\n{ASSIGNED} {'y' * 390}\n"
+    errors = f"{CANARY} {'x' * 1_988}\n{ASSIGNED} {'y' * 390}\n"
     (root / "repository" / "early.txt").write_text(
-        f"{'z' * 20_000} {IN_PROJECT}\n{said}refused: {LATE} {CANARY}\n"
+        f"{'z' * 20_000} {IN_PROJECT}\n{errors}refused: {LATE} {CANARY}\n"
     )
     (root / "repository" / "late.txt").write_text(f"LATE_TOKEN={LATE}\n")
     report = 'cat told.jsonl >> "$FLIGHTLOG_REPORT"'
@@ -311,16 +311,16 @@ def loop(root):
         "quality_gates": gates,
     }
     (root / "repository" / "plan.yaml").write_text(json.dumps(plan))
-    shared(root, "loop", "run", "--plan", "plan.yaml", "--autonomous")
+    share(root, "loop", "run", "--plan", "plan.yaml", "--autonomous")
 
 
-def shared(place, *words):
+def share(place, *words):
     # Sessions are passed on from anywhere, and then the current directory knows nothing of their project.
     folder = place / ("elsewhere" if words[0] in {"session", "share"} else "repository")
     env = environment(place / "config", FLIGHTLOG_DATASET_TRACK_WORDS="true", MY_SECRET_TOKEN=KNOWN)
     done = subprocess.run([FLIGHTLOG, *words], env=env, cwd=folder, capture_output=True, timeout=120,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     pages = [Path(folder / name) for name in words if name.startswith("shared.")]
     files = [
         file
@@ -328,40 +328,40 @@ def shared(place, *words):
         for file in ([page] if page.is_file() else page.rglob("*"))
         if file.is_file()
     ]
-    return said + b"".join(file.read_bytes() for file in files)
+    return output + b"".join(file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize("command", SHARED)
-def test_the_canary_is_in_nothing_that_may_leave(place, command):
-    said = shared(place, *SHARED[command])
+def test_the_canary_is_in_no_output_that_may_be_shared(place, command):
+    output = share(place, *SHARED[command])
 
-    assert said
-    assert leaks(said) == []
+    assert output
+    assert leaks(output) == []
 
 
 def test_the_canary_is_in_no_answer_to_an_agent(place):
     words = ["send", "use", "word", "token", "commit", "login", "deploy", CANARY, ASSIGNED, KNOWN]
     env = environment(place / "config", MY_SECRET_TOKEN=KNOWN)
     with run_server(env, place / "repository", "--all-projects") as server:
-        said = [server.call("search", query=word, limit=25) for word in words]
-        said += [
+        answers = [server.call("search", query=word, limit=25) for word in words]
+        answers += [
             server.call("sessions"),
             server.call("usage"),
             server.call("usage", scope="project"),
         ]
         addresses = {
             one
-            for text in said
+            for text in answers
             for one in re.findall(r"^([\w-]{36}(?:@\w+)?(?:#[\d.]+)?)  ", text, re.MULTILINE)
         }
-        said += [server.call("open", address=address, around=2) for address in sorted(addresses)]
-        said += [
+        answers += [server.call("open", address=address, around=2) for address in sorted(addresses)]
+        answers += [
             server.call("file_history", path=path) for path in ("notes.txt", f"{ASSIGNED}.txt")
         ]
 
     assert len(addresses) > 5
-    assert "<secret:" in "".join(said)
-    assert [leaks(text) for text in said] == [[]] * len(said)
+    assert "<secret:" in "".join(answers)
+    assert [leaks(text) for text in answers] == [[]] * len(answers)
 
 
 def test_the_canary_is_in_no_page_of_a_loop_session(place):
@@ -377,7 +377,7 @@ def test_the_canary_is_in_no_page_of_a_loop_session(place):
 
 
 def test_the_canary_was_there_to_be_found(place):
-    plain = shared(place, "session", "export", SESSION).decode()
+    plain = share(place, "session", "export", SESSION).decode()
 
     assert all(value in plain for value in VALUES)
     assert "not redacted" in plain
@@ -385,8 +385,8 @@ def test_the_canary_was_there_to_be_found(place):
 
 
 def test_the_pages_with_the_canary_taken_out_say_so(place):
-    assert b"<secret:" in shared(place, *SHARED["redact"])
-    assert b"secret:" in shared(place, *SHARED["export html"])
+    assert b"<secret:" in share(place, *SHARED["redact"])
+    assert b"secret:" in share(place, *SHARED["export html"])
 
 
 def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
@@ -443,21 +443,27 @@ def test_tracked_issue_files_hold_no_secret_no_name_and_no_home(place):
             ]
         )
     )
-    said = (
+    description = (
         f"at /home/ada/{CANARY}/x.py: {KNOWN}, mail grace.hopper@navy-ships.net\nuser: use {CANARY}"
     )
-    shared(place, "retro", "analyze", "conversations.json")
-    shared(
-        place, "issue", "report-bug", "--title", f"Login with {CANARY} fails", "--description", said
+    share(place, "retro", "analyze", "conversations.json")
+    share(
+        place,
+        "issue",
+        "report-bug",
+        "--title",
+        f"Login with {CANARY} fails",
+        "--description",
+        description,
     )
-    shared(place, "issue", "process", "--findings", "--yes")
-    waiting = re.search(rb"issue approve (cluster-\w+)", shared(place, "issue", "process", "--yes"))
-    shared(place, "issue", "approve", waiting[1].decode())
-    shared(place, "issue", "publish")
+    share(place, "issue", "process", "--findings", "--yes")
+    waiting = re.search(rb"issue approve (cluster-\w+)", share(place, "issue", "process", "--yes"))
+    share(place, "issue", "approve", waiting[1].decode())
+    share(place, "issue", "publish")
     issues = (place / "repository").rglob("issue_*.json")
     name = next(path for path in issues if "Login" in path.read_text()).stem.removeprefix("issue_")
-    published = shared(place, "issue", "preview")
-    shared(
+    published = share(place, "issue", "preview")
+    share(
         place,
         "issue",
         "resolve",
@@ -467,7 +473,7 @@ def test_tracked_issue_files_hold_no_secret_no_name_and_no_home(place):
     )
     listed = subprocess.run(["git", "ls-files", "--others", "--exclude-standard", ".chat-retro-runtime"],
                             cwd=place / "repository", capture_output=True, text=True, check=True).stdout  # fmt: skip
-    tracked = b"".join((place / "repository" / each).read_bytes() for each in listed.split())
+    tracked = b"".join((place / "repository" / path).read_bytes() for path in listed.split())
 
     assert b"<secret:" in published
     assert b"No longer uses" in tracked
@@ -478,7 +484,7 @@ def test_tracked_issue_files_hold_no_secret_no_name_and_no_home(place):
 
 
 def test_tracked_rows_say_that_something_was_taken_out(place):
-    shared(place, *SHARED["dataset sync"])
+    share(place, *SHARED["dataset sync"])
     rows = b"".join(
         path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl")
     )

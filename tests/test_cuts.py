@@ -26,7 +26,6 @@ AFTER_REDACTION = {
     "loop/runner/control.py send_event": "words of events, for a command of the person",
     "loop/decide/recovery.py classify_error": "words of a run, redacted by the machine",
     "loop/decide/recovery.py error_signature": "words of a run, redacted by the machine",
-    "loop/report.py _shorten_sentence": "words of events",
     "loop/report.py": "words of events and of the shown plan",
     "loop/retention.py _summary_row": "words of events",
     "loop/status.py": "words of events",
@@ -54,7 +53,8 @@ STAYS_HERE = {
     "loop/plan/importer.py import_plan": "the name of a task in a plan, beside its whole text",
     "loop/runner/work_tree.py _write_patch": "cuts at a line end, before the redactor",
     "loop/runner/work_tree.py commit_task_files": "the name of a shown task",
-    "agents/capture/rebuild.py rebuild_all": "cuts a list of records at a position",
+    "agents/capture/recorder.py _find_ending": "looks for the last event of a response",
+    "agents/claude_code/rebuild.py rebuild_all": "cuts a list of records at a position",
     "agents/claude_code/request_log.py": "cuts lists of messages at a position",
     "loop/service.py conduct_session": "a message on this terminal",
     "agents/claude_code/driver.py project_folder": "the name of a directory",
@@ -72,7 +72,7 @@ STAYS_HERE = {
     "app/jobs/executors.py connect_cluster": "the address that the person typed",
     "lab/service.py run_name": "the name of a model",
     "live/service.py label_profile": "a label that the person gives",
-    "retro/service.py draw_artifact": "a time",
+    "retro/store.py name_output": "a time",
     "retro/analysis/similarity.py": "stems of words, to compare them",
     "tracing/blame.py _sessions_mentioning": "a hash",
     "tracing/trace.py": "links shown on this machine",
@@ -84,7 +84,6 @@ STAYS_HERE = {
     "dataset/remote.py pull_rows": "finds the number of a shard",
     "dataset/reader.py name_shard": "the redacted id of a session, as part of a file's name",
     "loop/plan/load.py _find_problems": "an error message about the person's own plan",
-    "retro/analyst.py __init__": "a time",
     "retro/layout.py": "private pages",
     "retro/analyst.py decode_reply": "names that an analyst gives, which stay private",
     "retro/layout.py feedback_page": "a time",
@@ -164,7 +163,10 @@ def test_text_is_cut_only_where_it_was_redacted_before_or_stays_here():
     )
     assert new == [], "cut redacted text with `model.text.shorten`"
     assert known == {
-        each for name, function in places for each in (name, f"{name} {function}") if each in known
+        reason
+        for name, function in places
+        for reason in (name, f"{name} {function}")
+        if reason in known
     }
 
 

@@ -121,16 +121,16 @@ def blocks(page):
 
 def lines(page):
     """Return the command lines of a page, without prompts and comments."""
-    found = []
+    commands = []
     for block in blocks(page):
         for line in block.replace("\\\n", " ").splitlines():
             command = re.sub(r"\s+#\s.*$", "", line.strip().removeprefix("$ "))
             if re.match(rf"(?:uvx |.*\| *)?(?:{NAMES})\s", command):
-                found.append(command)
-    return found
+                commands.append(command)
+    return commands
 
 
-def documented():
+def list_documented_commands():
     how_to = sorted((ROOT / "docs/how-to").glob("*.md"))
     pages = [ROOT / "README.md", *how_to, *sorted((ROOT / "docs/explanation").glob("*.md"))]
     return {page: lines(page) for page in pages}
@@ -232,7 +232,7 @@ def write_export(shop):
         export.write(shop / "chats.json", "conversations.json")
 
 
-def prepared(shop, env):
+def prepare_shop(shop, env):
     """Prepare what the pages assume: a run, a loop, an analysis, an export, files with secrets."""
     write_export(shop)
     steps = "\n".join(STEP.format(number) for number in range(1, 9))
@@ -247,7 +247,7 @@ def run(command, cwd, env, *, network=False):
     )  # fmt: skip
 
 
-def filled_in(command):
+def fill_in(command):
     for name, value in VALUES.items():
         command = command.replace(name, value)
     return command
@@ -256,19 +256,19 @@ def filled_in(command):
 @pytest.mark.slow
 def test_every_documented_command_line_works_from_the_bare_wheel(bare, tmp_path):
     env, shop = machine(tmp_path, bare)
-    ready = prepared(shop, env)
+    ready = prepare_shop(shop, env)
     assert ready.returncode == 0, ready.stderr
     tables = install_wheel(tmp_path / "tables", "[tables]")
     failed = []
     ran = 0
 
-    for page, commands in documented().items():
+    for page, commands in list_documented_commands().items():
         for command in commands:
             if any(part in command for part in NEED_MORE):
                 continue
             needs_tables = any(part in command for part in NEED_TABLES)
             path = f"{tables}:{env['PATH']}" if needs_tables else env["PATH"]
-            done = run(filled_in(command), shop, env | {"PATH": path})
+            done = run(fill_in(command), shop, env | {"PATH": path})
             ran += 1
             codes = next((codes for part, codes in CODES.items() if part in command), (0,))
             broken = re.search("Traceback|no such (option|command)", done.stderr)
@@ -326,10 +326,12 @@ def real_client(top, env):
 def check_lines(cases, shop, env):
     """Run the documented lines with the parts of `cases`; each prints the documented kind of text."""
     for part, (kind, values) in cases.items():
-        commands = [line for page in documented().values() for line in page if part in line]
+        commands = [
+            line for page in list_documented_commands().values() for line in page if part in line
+        ]
         assert commands, f"{part} is not documented any more"
         for command in commands:
-            line = filled_in(command)
+            line = fill_in(command)
             for name, value in values.items():
                 line = line.replace(name, value)
             # A run must not be inside the directory that its agent works in.
@@ -355,7 +357,7 @@ def test_lines_that_need_the_real_client_or_accounts_work(tmp_path):
 @pytest.mark.soak
 def test_lines_that_need_a_client_or_a_cluster_work_from_the_bare_wheel(bare, tmp_path):
     env, shop = machine(tmp_path, bare)
-    ready = prepared(shop, env)
+    ready = prepare_shop(shop, env)
     assert ready.returncode == 0, ready.stderr
     add_account(tmp_path / "home")
     scale = install_wheel(tmp_path / "scale", "[scale]")

@@ -25,10 +25,10 @@ from flightlog.retro.store import ANALYSIS, RetroStore, read_analysis_and_board
 from flightlog.setup import doctor
 from flightlog.store.directories import LayoutMigration
 from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
-from retro.rooms import reported
+from retro.rooms import report_issue
 from support.cli_runs import FLIGHTLOG
 from support.journal_events import EARLIER, LATER
-from support.layouts import KEPT, ROOMS, VERSIONS, describe_layout, unpacked
+from support.layouts import KEPT, ROOMS, VERSIONS, describe_layout, unpack_version
 from support.waiting import until
 
 JOURNALS = {
@@ -45,9 +45,9 @@ def plain(value):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path):
-    told = plain(describe_layout(unpacked(version, tmp_path)))
+    description = plain(describe_layout(unpack_version(version, tmp_path)))
 
-    assert told == json.loads((KEPT / f"{version}.json").read_text())
+    assert description == json.loads((KEPT / f"{version}.json").read_text())
 
 
 BASE_FILES = {
@@ -63,7 +63,7 @@ BASE_FILES = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
-    tracked = unpacked(version, tmp_path) / ROOMS["dataset"] / "tracked"
+    tracked = unpack_version(version, tmp_path) / ROOMS["dataset"] / "tracked"
     for shard in sorted((tracked / "pending").glob("*.jsonl")):
         for line in shard.read_text().splitlines():
             row = json.loads(line)
@@ -71,14 +71,14 @@ def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
                 file.write(json.dumps(row) + "\n")
         shard.unlink()
 
-    told = plain(describe_layout(tmp_path))["dataset"]
+    description = plain(describe_layout(tmp_path))["dataset"]
 
-    assert told == json.loads((KEPT / f"{version}.json").read_text())["dataset"]
+    assert description == json.loads((KEPT / f"{version}.json").read_text())["dataset"]
 
 
 def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monkeypatch):
     """Of a made-up time when what is kept of a session was called otherwise; nothing of it opens before."""
-    home = unpacked(VERSIONS[-1], tmp_path) / "flightlog"
+    home = unpack_version(VERSIONS[-1], tmp_path) / "flightlog"
     wanted = plain(describe_layout(tmp_path))["archive"]
     (meta,) = home.rglob("meta.json")
     meta.write_bytes(meta.read_bytes().replace(b'"files"', b'"copies"'))
@@ -88,34 +88,36 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     monkeypatch.setenv("FLIGHTLOG_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
     steps = (
-        LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),
+        LayoutMigration(
+            2, "files are called files", lambda root: root.rglob("meta.json"), rename_copies
+        ),
     )
 
     before = [
-        each
-        for each in doctor.examine_installation(open_runtime(), steps=steps)
-        if each.subject == "layout"
+        finding
+        for finding in doctor.examine_installation(open_runtime(), steps=steps)
+        if finding.subject == "layout"
     ]
     done = [
-        each.message
-        for each in doctor.repair_installation(open_runtime(), steps)
-        if "copy" in each.message
+        finding.message
+        for finding in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in finding.message
     ]
     again = [
-        each.message
-        for each in doctor.repair_installation(open_runtime(), steps)
-        if "copy" in each.message
+        finding.message
+        for finding in doctor.repair_installation(open_runtime(), steps)
+        if "copy" in finding.message
     ]
     after = [
-        each
-        for each in doctor.examine_installation(open_runtime(), steps=steps)
-        if each.subject == "layout"
+        finding
+        for finding in doctor.examine_installation(open_runtime(), steps=steps)
+        if finding.subject == "layout"
     ]
 
-    assert [(each.level.value, each.next_command) for each in before] == [
+    assert [(finding.level.value, finding.next_command) for finding in before] == [
         ("warning", "flightlog doctor --fix")
     ]
-    assert [each.level.value for each in after] == ["ok"]
+    assert [finding.level.value for finding in after] == ["ok"]
     assert (len(done), again) == (1, [])
     copy = home / "backups" / "before-layout-2"
     assert str(copy) in done[0]
@@ -125,7 +127,7 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     assert {name: (home / name).read_bytes() for name in rest} == rest
 
 
-def renamed(body):
+def rename_copies(body):
     return body.replace(b'"copies"', b'"files"')
 
 
@@ -137,7 +139,7 @@ def test_there_is_a_directory_of_every_layout():
 
 @pytest.mark.parametrize("room", sorted(FILES))
 def test_every_file_of_a_layout_is_in_the_reference(room, tmp_path):
-    root = unpacked(VERSIONS[-1], tmp_path) / ROOMS[room]
+    root = unpack_version(VERSIONS[-1], tmp_path) / ROOMS[room]
 
     unnamed = [
         str(path.relative_to(root))
@@ -161,9 +163,11 @@ def later(root):
             "ts": "2030-01-01T00:00:00.000Z",
         }
         line = json.dumps({**event, tag: "hologram", "depth": 3}).encode()
-        wider = [json.dumps({**json.loads(each), "seen_by_later": room}).encode() for each in lines]
+        wider = [
+            json.dumps({**json.loads(record), "seen_by_later": room}).encode() for record in lines
+        ]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(each + b"\n" for each in (*wider, line)))
+        path.write_bytes(b"".join(record + b"\n" for record in (*wider, line)))
         added[room] = [*wider, line]
     shards = root / ROOMS["dataset"] / "tracked" / "pending"
     row = b'{"kind":"hologram","id":"h-1","depth":3,"rev":1}'
@@ -173,7 +177,7 @@ def later(root):
 
 
 def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
-    root = unpacked(VERSIONS[-1], tmp_path)
+    root = unpack_version(VERSIONS[-1], tmp_path)
     before = plain(describe_layout(root))
     added = later(root)
     now = plain(describe_layout(root))
@@ -186,7 +190,7 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
         lambda: 1,
         map("new{}".format, itertools.count()).__next__,
     )
-    reported(room, "Said by the earlier version", "x")
+    report_issue(room, "Said by the earlier version", "x")
     RunStore(root / ROOMS["lab"] / "tax", now=lambda: "t", new_id=lambda: "earlier").append(
         WorkTreeRestored("baseline")
     )
@@ -219,12 +223,12 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
     assert b'"depth":3' in rows
     assert b'"h-1"' in rows
     assert any(
-        each.title == "Said by the earlier version" for each in room.load_board().issues.values()
+        issue.title == "Said by the earlier version" for issue in room.load_board().issues.values()
     )
 
 
 def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
-    root = unpacked(VERSIONS[-1], tmp_path)
+    root = unpack_version(VERSIONS[-1], tmp_path)
     path = root / ROOMS["retro"] / ANALYSIS
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 2, "new": True}))
     body = path.read_bytes()
@@ -247,9 +251,9 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
     for round_ in range(12):
         version = ("earlier", "later")
         writers = [
-            start(which, path, tmp_path / f"{round_}-{which}-{each}")
+            start(which, path, tmp_path / f"{round_}-{which}-{writer}")
             for which in version
-            for each in "ab"
+            for writer in "ab"
         ]
         until(lambda writers=writers: all(log.stat().st_size for _, log in writers))
         time.sleep(chance.uniform(0.0, 0.2))
@@ -260,8 +264,8 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
 
     for union in (EARLIER, LATER):
         items = list(Journal(path, union, now=str, new_id=str).read_records())
-        found = {item.id for item in items if isinstance(item, JournalRecord | UnknownEvent)}
-        assert set(acked) <= found
+        ids = {item.id for item in items if isinstance(item, JournalRecord | UnknownEvent)}
+        assert set(acked) <= ids
         torn = [item for item in items if isinstance(item, Damage)]
         assert len(torn) <= 12 * 4
     kinds = [type(item) for item in Journal(path, EARLIER, now=str, new_id=str).read_records()]

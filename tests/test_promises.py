@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from tools.promises.breaks import BREAKS
-from tools.promises.trial import PACKAGE, break_text, copied, noticed, tried
+from tools.promises.trial import PACKAGE, break_text, copy_project, is_noticed, run_tests
 
 ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
-def named_tests(path):
+def find_tests(path):
     """The tests of a file, each with whether something keeps it from running."""
     tree = ast.parse((ROOT / path).read_text("utf-8"))
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -25,16 +25,16 @@ def rows():
 
 
 def test_every_promise_from_1_to_18_names_a_test_that_runs():
-    told = rows()
+    promises = rows()
 
-    assert list(told) == [f"R{number}" for number in range(1, 19)]
-    for promise, row in told.items():
+    assert list(promises) == [f"R{number}" for number in range(1, 19)]
+    for promise, row in promises.items():
         named = NAMED.findall(row)
         assert named, promise
         for path, name in named:
-            found = named_tests(path)
-            assert name in found, f"{promise} names {path}::{name}, which is not there"
-            marks = [ast.unparse(mark) for mark in found[name].decorator_list]
+            tests = find_tests(path)
+            assert name in tests, f"{promise} names {path}::{name}, which is not there"
+            marks = [ast.unparse(mark) for mark in tests[name].decorator_list]
             assert not any("skip" in mark or "xfail" in mark for mark in marks), (
                 f"{promise}: {name} is skipped"
             )
@@ -45,7 +45,7 @@ def quick(row):
     return [
         f"{path}::{name}"
         for path, name in NAMED.findall(row)
-        if not any("soak" in ast.unparse(mark) for mark in named_tests(path)[name].decorator_list)
+        if not any("soak" in ast.unparse(mark) for mark in find_tests(path)[name].decorator_list)
     ]
 
 
@@ -57,15 +57,15 @@ def test_every_promise_is_shown_without_a_soak():
 def test_there_is_a_way_to_break_what_every_named_test_shows():
     named = {(promise, test) for promise, row in rows().items() for test in quick(row)}
 
-    assert {(each.promise, each.test) for each in BREAKS} == named
+    assert {(broken.promise, broken.test) for broken in BREAKS} == named
 
 
 def test_every_promise_is_broken_in_at_least_three_places():
     for promise in rows():
         places = []
-        for each in (each for each in BREAKS if each.promise == promise):
-            start = (ROOT / PACKAGE / each.file).read_text("utf-8").index(each.old)
-            places.append((each.file, start, start + len(each.old)))
+        for broken in (candidate for candidate in BREAKS if candidate.promise == promise):
+            start = (ROOT / PACKAGE / broken.file).read_text("utf-8").index(broken.old)
+            places.append((broken.file, start, start + len(broken.old)))
         ordered = sorted(places)
         overlap = [
             pair
@@ -77,10 +77,10 @@ def test_every_promise_is_broken_in_at_least_three_places():
         assert overlap == [], promise
 
 
-@pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file}")
-def test_a_break_still_fits_the_source(each):
+@pytest.mark.parametrize("broken", BREAKS, ids=lambda broken: f"{broken.promise} {broken.file}")
+def test_a_break_still_fits_the_source(broken):
     """The text stands there once, and what is put in its place is Python too."""
-    after = break_text((ROOT / PACKAGE / each.file).read_text("utf-8"), each)
+    after = break_text((ROOT / PACKAGE / broken.file).read_text("utf-8"), broken)
 
     ast.parse(after)
 
@@ -88,8 +88,8 @@ def test_a_break_still_fits_the_source(each):
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     """See every named test pass once, with nothing broken."""
-    tests = sorted({each.test for each in BREAKS})
-    assert tried(copied(tmp_path_factory.mktemp("sound")), tests) == 0, (
+    tests = sorted({broken.test for broken in BREAKS})
+    assert run_tests(copy_project(tmp_path_factory.mktemp("sound")), tests) == 0, (
         "with nothing broken a test fails already"
     )
 
@@ -97,7 +97,9 @@ def sound(tmp_path_factory):
 @pytest.mark.soak
 @pytest.mark.usefixtures("sound")
 @pytest.mark.parametrize(
-    "each", BREAKS, ids=lambda each: f"{each.promise} {each.file} {each.test.rpartition('::')[2]}"
+    "broken",
+    BREAKS,
+    ids=lambda broken: f"{broken.promise} {broken.file} {broken.test.rpartition('::')[2]}",
 )
-def test_a_broken_promise_is_noticed(tmp_path, each):
-    assert noticed(each, tmp_path), f"{each.test} passes although the promise is broken"
+def test_a_broken_promise_is_noticed(tmp_path, broken):
+    assert is_noticed(broken, tmp_path), f"{broken.test} passes although the promise is broken"

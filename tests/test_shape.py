@@ -19,7 +19,7 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" n
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 # All of src. A change that adds a feature raises these by what the feature may take; nothing else raises them.
-SOURCE_LINES_MAX = 93_971
+SOURCE_LINES_MAX = 91_962
 SOURCE_FILES_MAX = 450
 
 
@@ -63,7 +63,7 @@ def test_tests_use_real_parts(path):
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] + [getattr(node, "module", "") or ""]
-            assert not any(re.search(r"(^|\.)mock$", each) for each in names)
+            assert not any(re.search(r"(^|\.)mock$", imported) for imported in names)
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
@@ -78,8 +78,8 @@ def alternatives(path):
         if isinstance(node, ast.Assert):
             parts = node.test.values if isinstance(node.test, ast.BoolOp) else []
             if any(
-                isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or)
-                for each in [node.test, *parts]
+                isinstance(part, ast.BoolOp) and isinstance(part.op, ast.Or)
+                for part in [node.test, *parts]
             ):
                 yield node.lineno
 
@@ -145,7 +145,7 @@ def derived_tags(path):
 
 
 def test_every_tag_is_a_literal():
-    assert {f"{name(path)} {found}" for path in MODULES for found in derived_tags(path)} == set()
+    assert {f"{name(path)} {tag}" for path in MODULES for tag in derived_tags(path)} == set()
 
 
 def test_the_check_for_tags_sees_every_derived_tag(tmp_path):
@@ -210,22 +210,22 @@ def writes(path):
 def _mode(call):
     """The mode of `open(path, mode)` or `path.open(mode)`."""
     place = 0 if isinstance(call.func, ast.Attribute) else 1
-    said = [
+    modes = [
         *call.args[place : place + 1],
-        *(each.value for each in call.keywords if each.arg == "mode"),
+        *(keyword.value for keyword in call.keywords if keyword.arg == "mode"),
     ]
     return set().union(
         *(
-            each.value
-            for each in said
-            if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            mode.value
+            for mode in modes
+            if isinstance(mode, ast.Constant) and isinstance(mode.value, str)
         )
     )
 
 
 def test_only_the_store_and_the_hook_write_files():
     allowed = (SOURCE / "store", SOURCE / "hooks")
-    found = {
+    writers = {
         f"{name(path)}:{line} {what}"
         for path in MODULES
         if not path.is_relative_to(allowed[0]) and not path.is_relative_to(allowed[1])
@@ -233,7 +233,7 @@ def test_only_the_store_and_the_hook_write_files():
     }
 
     # Directories of the demo's own making, gone when it ends.
-    assert {each for each in found if not each.startswith("setup/demo.py")} == set()
+    assert {writer for writer in writers if not writer.startswith("setup/demo.py")} == set()
 
 
 def test_the_check_for_writing_sees_every_way_to_write(tmp_path):
@@ -263,12 +263,14 @@ def git_starts(path):
     """Yield each line where `path` starts git: as a list of words, by a call, or in a script it writes."""
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.List | ast.Tuple):
-            words = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+            words = [word.value for word in node.elts if isinstance(word, ast.Constant)]
             if words[:1] == ["git"] or (words[:1] == ["env"] and "git" in words):
                 yield node.lineno
         elif isinstance(node, ast.Call):
             called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            given = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+            given = [
+                argument.value for argument in node.args[:2] if isinstance(argument, ast.Constant)
+            ]
             if STARTERS.fullmatch(called) and any(
                 isinstance(one, str) and GIT_WORD.fullmatch(one) for one in given
             ):
@@ -332,7 +334,7 @@ def test_a_stray_package_breaks_the_import_contract(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     program = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as main; main()"
 
-    def linted():
+    def lint_imports():
         ran = subprocess.run(
             [sys.executable, "-c", program, "--no-cache"],
             cwd=tmp_path,
@@ -342,29 +344,29 @@ def test_a_stray_package_breaks_the_import_contract(tmp_path):
         )
         return ran.returncode, ran.stdout + ran.stderr
 
-    assert linted()[0] == 0, linted()[1]
+    assert lint_imports()[0] == 0, lint_imports()[1]
     stray = tmp_path / "src" / "flightlog" / "stray"
     stray.mkdir()
     (stray / "__init__.py").write_text('"""Lost."""\n')
-    code, said = linted()
+    code, output = lint_imports()
     assert code != 0
-    assert "stray" in said
+    assert "stray" in output
     shutil.rmtree(stray)
     (tmp_path / "src/flightlog/model/errors.py").write_text(
         '"""Upwards."""\nimport flightlog.store.jsonl\n'
     )
-    assert linted()[0] != 0
+    assert lint_imports()[0] != 0
 
 
-def tracked():
+def list_tracked_files():
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    return [ROOT / each for each in listed.splitlines()]
+    return [ROOT / file for file in listed.splitlines()]
 
 
 def test_no_lock_file_names_where_a_package_came_from():
-    for path in tracked():
+    for path in list_tracked_files():
         if path.name == "package-lock.json":
             packages = json.loads(path.read_text())["packages"].values()
             assert not any("resolved" in package for package in packages)
@@ -378,8 +380,10 @@ LIMITS = {
     measures.classes_sharing_a_name: 0,
     measures.participles: 0,
     measures.helpers_with_banned_names: 0,
-    measures.helpers_named_by_participles: 203,
+    measures.helpers_named_by_participles: 0,
+    measures.vague_variables: 0,
     measures.one_word_functions: 534,  # a tenth of all; each agent has the same few
+    measures.names_of_claude_code: 0,
     measures.modules_too_many: 0,
     measures.modules_with_one_importer: 71,  # 16 % of all
     measures.small_modules_with_one_importer: 0,

@@ -16,13 +16,13 @@ END = "=== end of block ==="
 
 def blocks():
     """Each block of commands with the lines its output must hold."""
-    told = []
+    pairs = []
     for kind, body in BLOCK.findall(PAGE.read_text("utf-8")):
         if kind == "sh":
-            told.append((body, []))
+            pairs.append((body, []))
         else:
-            told[-1][1].extend(body.splitlines())
-    return told
+            pairs[-1][1].extend(body.splitlines())
+    return pairs
 
 
 def offline():
@@ -47,13 +47,13 @@ def follow_tutorial(programs, home):
                          capture_output=True, text=True, check=False, timeout=60 * MINUTES_MAX)  # fmt: skip
 
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
-    said = ran.stdout.split(END)
+    outputs = ran.stdout.split(END)
     assert len(written) >= 12
-    for (body, wanted), out in zip(written, said, strict=False):
+    for (body, wanted), out in zip(written, outputs, strict=False):
         for line in wanted:
             form = ".*".join(re.escape(part.strip()) for part in line.split("…"))
-            found = re.search(re.sub(r"(\\ )+", r"\\s+", form), out)
-            assert found, f"{line!r} is not in what this says:\n{body}\n{out}"
+            match = re.search(re.sub(r"(\\ )+", r"\\s+", form), out)
+            assert match, f"{line!r} is not in what this says:\n{body}\n{out}"
     assert time.monotonic() - began < 60 * MINUTES_MAX
 
 

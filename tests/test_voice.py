@@ -45,7 +45,7 @@ def text(node):
     return None
 
 
-def raised(root):
+def iter_raised_errors(root):
     """Every error of ours below `root` as it is made: place, message, hint."""
     for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -59,9 +59,13 @@ def raised(root):
                 )
 
 
-FOUND = list(raised(SOURCE))
-MESSAGES = [(place, said) for place, message, _ in FOUND if (said := text(message))]
-HINTS = [(place, said) for place, _, hint in FOUND if hint is not None and (said := text(hint))]
+FOUND = list(iter_raised_errors(SOURCE))
+MESSAGES = [(place, message_text) for place, message, _ in FOUND if (message_text := text(message))]
+HINTS = [
+    (place, message_text)
+    for place, _, hint in FOUND
+    if hint is not None and (message_text := text(hint))
+]
 
 
 def test_every_error_that_is_made_is_found_with_its_message_and_hint(tmp_path):
@@ -73,11 +77,12 @@ raise ValueError("not one of ours")
 """
     (tmp_path / "x.py").write_text(source)
 
-    found = {
-        (place, text(message), hint and text(hint)) for place, message, hint in raised(tmp_path)
+    errors_found = {
+        (place, text(message), hint and text(hint))
+        for place, message, hint in iter_raised_errors(tmp_path)
     }
 
-    assert found == {
+    assert errors_found == {
         ("x.py:2", "no such run: {}", "flightlog lab list"),
         ("x.py:3", "not a plan", None),
         ("x.py:4", None, None),
@@ -93,27 +98,27 @@ def test_every_error_has_a_next_step():
 
 
 def test_a_message_is_in_lower_case_and_has_no_full_stop():
-    for place, said in MESSAGES:
-        assert BEGINNING.match(said), f"{place}: {said}"
-        assert not said.endswith((".", "!", "?", ",", ";", ": ")), f"{place}: {said}"
-        assert "\n" not in said, f"{place}: {said}"
+    for place, message in MESSAGES:
+        assert BEGINNING.match(message), f"{place}: {message}"
+        assert not message.endswith((".", "!", "?", ",", ";", ": ")), f"{place}: {message}"
+        assert "\n" not in message, f"{place}: {message}"
 
 
 def test_no_message_blames_or_begs():
-    for place, said in MESSAGES + HINTS:
-        assert not BLAME.search(said), f"{place}: {said}"
+    for place, message in MESSAGES + HINTS:
+        assert not BLAME.search(message), f"{place}: {message}"
 
 
 def test_a_command_in_a_hint_can_be_copied():
-    for place, said in HINTS:
-        assert not re.search(r"`(?:flightlog|pip|git|dask)\b", said), (
-            f"{place}: a command stands without marks: {said}"
+    for place, hint in HINTS:
+        assert not re.search(r"`(?:flightlog|pip|git|dask)\b", hint), (
+            f"{place}: a command stands without marks: {hint}"
         )
-        assert not said.endswith((".", "!")), f"{place}: {said}"
-        for found in COMMAND.finditer(said):
-            before = said[: found.start()]
+        assert not hint.endswith((".", "!")), f"{place}: {hint}"
+        for command in COMMAND.finditer(hint):
+            before = hint[: command.start()]
             if before:
-                assert before.endswith(BEFORE), f"{place}: after a colon: {said}"
+                assert before.endswith(BEFORE), f"{place}: after a colon: {hint}"
 
 
 def iter_words(path):
@@ -130,18 +135,18 @@ def iter_words(path):
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if node not in notes and (said := text(node)):
-            yield said
+        if node not in notes and (literal := text(node)):
+            yield literal
 
 
 def test_the_same_command_has_the_same_name_everywhere():
     """Each group has another name, its source document's; what we say names the one all of them are found under."""
     wrong = [
-        f"{path.relative_to(SOURCE)}: {said[:80]}"
+        f"{path.relative_to(SOURCE)}: {words[:80]}"
         for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")])
         if str(path.relative_to(SOURCE)) not in LEFT_ALONE
-        for said in iter_words(path)
-        if OTHER_NAMES.search(said)
+        for words in iter_words(path)
+        if OTHER_NAMES.search(words)
     ]
 
     assert wrong == []
@@ -149,9 +154,9 @@ def test_the_same_command_has_the_same_name_everywhere():
 
 def test_choices_are_offered_in_the_same_words():
     wrong = [
-        f"{place}: {said}"
-        for place, said in HINTS
-        if re.search(r"^(there are|known are|choose from)\b", said)
+        f"{place}: {hint}"
+        for place, hint in HINTS
+        if re.search(r"^(there are|known are|choose from)\b", hint)
     ]
 
     assert wrong == []

@@ -13,7 +13,7 @@ from support.called import called_modules
 from support.cli_runs import environment
 from support.pages import running
 from support.recordings import config_dir
-from support.replays import recorded
+from support.replays import recording_ground
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
@@ -49,12 +49,12 @@ WALKS = walks()
 
 def imports(module):
     """Return the modules that a module imports, as paths below the package."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse((SOURCE / f"{module}.py").read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("flightlog"):
             base = node.module.partition(".")[2].replace(".", "/")
-            found |= {base, *(f"{base}/{alias.name}".strip("/") for alias in node.names)}
-    return found
+            modules |= {base, *(f"{base}/{alias.name}".strip("/") for alias in node.names)}
+    return modules
 
 
 @pytest.mark.parametrize("title", WALKS)
@@ -67,7 +67,7 @@ def test_walk_names_at_most_twelve_files_that_exist(title):
     ] == []
 
 
-def called_by(program, environ, *words, stdin=""):
+def run_traced(program, environ, *words, stdin=""):
     """Run Python code as a program of its own; return the modules it called, in order."""
     script = TRACED.format(support=str(ROOT / "tests"), program=program)
     ran = subprocess.run(
@@ -88,7 +88,7 @@ def test_usage_report_calls_the_files_of_its_walk_in_order(tmp_path):
     expected = [line[0] for line in WALKS["flightlog session usage --by day"]]
     config = config_dir(tmp_path, "2.1.325/multi-turn-tools")
 
-    called = called_by(RUN_COMMAND, environment(config), "session", "usage", "--by", "day")
+    called = run_traced(RUN_COMMAND, environment(config), "session", "usage", "--by", "day")
 
     assert in_order(called, expected) == expected
 
@@ -101,11 +101,11 @@ def test_hook_event_reaches_the_page_through_the_files_of_its_walk(tmp_path):
     event = {"hook_event_name": "Stop", "session_id": session, "transcript_path": str(transcript)}
     environ = environment(config) | {"FLIGHTLOG_HOME": str(home)}
 
-    hook = called_by(
+    hook = run_traced(
         "from flightlog.hooks import recorder; recorder.main([])",
         environ, stdin=json.dumps(event),
     )  # fmt: skip
-    settle = called_by(RUN_COMMAND, environ, "settle", session)
+    settle = run_traced(RUN_COMMAND, environ, "settle", session)
     with called_modules() as page, running(config, data_dir=home) as pages:
         pages.ask("/search?q=greeting")  # waits until the server has read the list of sessions
         page.clear()
@@ -118,9 +118,9 @@ def test_hook_event_reaches_the_page_through_the_files_of_its_walk(tmp_path):
 
 def test_replay_calls_the_files_of_its_walk_in_order(tmp_path):
     expected = [line[0] for line in WALKS["harness replay RUN --turn 7"]]
-    with recorded(tmp_path) as ground:
+    with recording_ground(tmp_path) as ground:
         words = ["lab", "replay", str(tmp_path / "runs" / "run"), "--turn", "7"]
 
-        called = called_by(RUN_COMMAND, ground.env, *words)
+        called = run_traced(RUN_COMMAND, ground.env, *words)
 
     assert in_order(called, expected) == expected

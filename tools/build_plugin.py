@@ -16,7 +16,7 @@ from flightlog.agents.claude_code.hooks import events_for
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "flightlog"
 # What `record.py` loads; the status line is set by `flightlog init` alone.
-SCRIPTS = ("__init__", "record", "recorder", "settle_gate", "writer")
+SCRIPTS = ("__init__", "payload_log", "record", "recorder", "settle_gate", "writer")
 # The oldest tested client that has plugins; a name that a client does not know may cost the file.
 EVENTS = events_for(["2.0.76"])
 TIMEOUT_S = {"SessionEnd": 10}  # as `flightlog init` sets it

@@ -84,14 +84,14 @@ def _copy_environment() -> Path:
 def files_below_limit() -> list[tuple[float, float, str]]:
     """Return share, limit and name of each file with less than its limit, the lowest first."""
     report = json.loads((BUILD / "coverage.json").read_text("utf-8"))
-    found = []
+    below = []
     for path, figures in report["files"].items():
         name = path.rpartition("src/flightlog/")[2]
         limit = CORE_MIN if name.partition("/")[0] in CORE else OTHERS_MIN
         share = figures["summary"]["percent_covered"]
         if share < limit:
-            found.append((share, limit, name))
-    return sorted(found)
+            below.append((share, limit, name))
+    return sorted(below)
 
 
 if __name__ == "__main__":

@@ -33,19 +33,19 @@ def main(directories: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         bench = make_bench(Path(folder))
         play(bench)
-        found = [bench.root, *map(Path, directories)]
-        sessions = [session for root in found for session in transcripts(root)]
+        roots = [bench.root, *map(Path, directories)]
+        sessions = [session for root in roots for session in transcripts(root)]
         payloads = [
             hooks
-            for root in found
+            for root in roots
             for path in root.rglob("hooks.jsonl")
             if (hooks := list(hook_payloads(path)))
         ]
-    held = {**types(sessions), **types(payloads)}
-    format_ = format_drift.Format("claude-code", PINNED, held)
+    known = {**types(sessions), **types(payloads)}
+    format_ = format_drift.Format("claude-code", PINNED, known)
     TARGET.write_bytes(msgspec.json.format(msgspec.json.encode(format_), indent=1) + b"\n")
-    fields = sum(len(one.always + one.sometimes) for one in held.values())
-    print(f"{len(sessions)} sessions: {len(held)} types, {fields} fields")
+    fields = sum(len(one.always + one.sometimes) for one in known.values())
+    print(f"{len(sessions)} sessions: {len(known)} types, {fields} fields")
     return 0
 
 

@@ -322,10 +322,10 @@ def _move_offsets(value: Any, offsets: Mapping[str, Mapping[int, int]]) -> Any:
 
 
 def _messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = body.get("messages") or body.get("contents") or body.get("input") or []
+    messages = body.get("messages") or body.get("contents") or body.get("input") or []
     return (
-        [message for message in found if isinstance(message, dict)]
-        if isinstance(found, list)
+        [message for message in messages if isinstance(message, dict)]
+        if isinstance(messages, list)
         else []
     )
 

@@ -85,29 +85,33 @@ def _read_requirements(path: Path, scope: str) -> list[Json]:
             name, version = pinned.groups()
             ref = _pypi(name, version)
             components.append(_component(ref, name, version, scope) | _licenses(name))
-        elif found := re.search(r"--hash=sha256:([0-9a-f]{64})", line):
-            components[-1]["hashes"].append({"alg": "SHA-256", "content": found[1]})
+        elif match := re.search(r"--hash=sha256:([0-9a-f]{64})", line):
+            components[-1]["hashes"].append({"alg": "SHA-256", "content": match[1]})
     return components
 
 
 def _licenses(name: str) -> Json:
     """Return what an installed package says its license is; a package for another platform is not installed."""
     try:
-        told = metadata.metadata(name)
+        package = metadata.metadata(name)
     except metadata.PackageNotFoundError:
         return {}
-    if expression := told.get("License-Expression"):
+    if expression := package.get("License-Expression"):
         return {"licenses": [{"expression": expression}]}
     classified = [
         value.rpartition(" :: ")[2]
-        for value in told.get_all("Classifier", [])
+        for value in package.get_all("Classifier", [])
         if value.startswith("License :: ")
     ]
-    written = told.get("License") or ""
+    written = package.get("License") or ""
     names = classified or (
         [written] if 0 < len(written) <= _LICENSE_CHARS_MAX and "\n" not in written else []
     )
-    return {"licenses": [{"license": {"name": each}} for each in names]} if names else {}
+    return (
+        {"licenses": [{"license": {"name": license_name}} for license_name in names]}
+        if names
+        else {}
+    )
 
 
 def _link_python(components: Json, own: str, project: Json) -> Links:
@@ -116,7 +120,7 @@ def _link_python(components: Json, own: str, project: Json) -> Links:
     for ref, component in components.items():
         refs.setdefault(_normal(component["name"]), []).append(ref)
     extras = project["optional-dependencies"].values()
-    wanted = [*project["dependencies"], *(each for extra in extras for each in extra)]
+    wanted = [*project["dependencies"], *(requirement for extra in extras for requirement in extra)]
     links = {own: _refs_of(wanted, refs)}
     for name, own_refs in refs.items():
         try:
@@ -137,27 +141,36 @@ def _refs_of(requirements: list[str], refs: Links) -> list[str]:
 def _read_package_lock(path: Path, own: str) -> tuple[list[Json], Links]:
     """Return the web assets and which needs which; what only tests need is left out."""
     packages = json.loads(path.read_text("utf-8"))["packages"]
-    found = {where.rpartition("node_modules/")[2]: each for where, each in packages.items()}
-    shipped = {name: each for name, each in found.items() if name and not each.get("dev")}
+    packages_by_name = {
+        where.rpartition("node_modules/")[2]: package for where, package in packages.items()
+    }
+    shipped = {
+        name: package
+        for name, package in packages_by_name.items()
+        if name and not package.get("dev")
+    }
     refs = {
-        name: f"pkg:npm/{quote(name, safe='/')}@{each['version']}" for name, each in shipped.items()
+        name: f"pkg:npm/{quote(name, safe='/')}@{package['version']}"
+        for name, package in shipped.items()
     }
     assets: list[Json] = []
     links = {own: sorted(refs[name] for name in packages[""]["dependencies"])}
-    for name, each in shipped.items():
-        algorithm, _, digest = each["integrity"].partition("-")
+    for name, package in shipped.items():
+        algorithm, _, digest = package["integrity"].partition("-")
         hashed = {
             "alg": algorithm.upper().replace("SHA", "SHA-"),
             "content": base64.b64decode(digest).hex(),
         }
-        licenses = {"licenses": [{"expression": each["license"]}]} if "license" in each else {}
+        licenses = (
+            {"licenses": [{"expression": package["license"]}]} if "license" in package else {}
+        )
         assets.append(
-            _component(refs[name], name, each["version"], "required")
+            _component(refs[name], name, package["version"], "required")
             | {"hashes": [hashed]}
             | licenses
         )
         links[refs[name]] = sorted(
-            refs[need] for need in each.get("dependencies", {}) if need in refs
+            refs[need] for need in package.get("dependencies", {}) if need in refs
         )
     return assets, links
 

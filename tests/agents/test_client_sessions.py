@@ -160,14 +160,14 @@ def test_commands_read_the_sessions_below_home(agent, tmp_path):
 
     rows = json.loads(run("list", "--json"))
     (usage,) = json.loads(run("usage", "--by", "agent", "--json"))["rows"]
-    found = run("search", f"agent:{agent} gamma")
+    hits = run("search", f"agent:{agent} gamma")
     shown = run("show", find_files(agent, home)[0].session)
 
     assert {row["agent"] for row in rows} == {agent}
     total = sum((wire_usage(case) for case in cases), Usage())
     assert (usage["agent"], usage["output_tokens"]) == (agent, total.output_tokens)
     assert usage["cache_read_tokens"] == total.cache_read_tokens
-    assert "gamma" in found
+    assert "gamma" in hits
     assert f"\n{agent}" in shown
 
 

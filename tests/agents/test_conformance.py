@@ -15,6 +15,7 @@ from flightlog.agents import agent_names, find_agent, source_of
 from flightlog.model.entries import (
     AssistantReply,
     ClientTotalReported,
+    ContextCompacted,
     Entry,
     SubagentInfo,
     Thinking,
@@ -80,7 +81,7 @@ def listing(agent, tmp_path_factory):
     return agent.find([str(lay_out(agent.name, tmp_path_factory.mktemp("root")))])
 
 
-def placed(name, where, data):
+def lay_out_file(name, where, data):
     """Lay `data` out as the one main transcript below `where` and return what the source finds."""
     path = where / ONE_FILE[name]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,24 +130,24 @@ def test_an_unknown_agent_is_not_found():
 def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
     data = path.read_bytes()
     source = source_of(name)
-    whole = placed(name, tmp_path / "whole", data)
+    whole = lay_out_file(name, tmp_path / "whole", data)
     expected = plain(source.entries(whole))
     records = source.index_records(whole).records
     for number, cut in enumerate(range(1, len(data), len(data) // 7 + 1)):
-        part = placed(name, tmp_path / str(number), data[:cut])
+        part = lay_out_file(name, tmp_path / str(number), data[:cut])
         first = plain(source.entries(part))
         usage, index = source.scan_usage(part), source.index_records(part)
-        kept = [record for record in index.records if record.offset < index.end]
+        first_part = [record for record in index.records if record.offset < index.end]
         end = max(
             (item.offset + item.length + 1 for item in first if item.offset < index.end), default=0
         )
-        rest = placed(name, tmp_path / str(number), data)
+        rest = lay_out_file(name, tmp_path / str(number), data)
         moved = {"path": whole.path}
         entries = [item for item in first if item.offset < index.end]
         entries += plain(source.entries(rest, end))
 
         assert [replace(item, **moved) for item in entries] == expected
-        again = kept + source.index_records(rest, index.end).records
+        again = first_part + source.index_records(rest, index.end).records
         assert without_queued(again) == without_queued(records)
         assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest(
             [source.scan_usage(whole)]
@@ -159,8 +160,8 @@ def test_a_record_without_its_newline_is_indexed_once(name, tmp_path):
     cut = data.index(b"\n", len(data) // 2)
     source = source_of(name)
 
-    first = source.index_records(placed(name, tmp_path, data[:cut]))
-    rest = source.index_records(placed(name, tmp_path, data), first.end)
+    first = source.index_records(lay_out_file(name, tmp_path, data[:cut]))
+    rest = source.index_records(lay_out_file(name, tmp_path, data), first.end)
 
     offsets = [record.offset for record in (*first.records, *rest.records)]
     assert len(offsets) == len(set(offsets))
@@ -189,7 +190,7 @@ def test_damage_never_raises(name, data, tmp_path_factory):
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(body)))
         body[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=12))
-    file = placed(name, tmp_path_factory.mktemp("damaged"), bytes(body))
+    file = lay_out_file(name, tmp_path_factory.mktemp("damaged"), bytes(body))
     source = source_of(name)
 
     items = list(source.entries(file))
@@ -217,7 +218,7 @@ def test_pipes_and_links_in_a_circle_are_listed_as_damage(name, tmp_path):
 
 
 def test_a_file_that_is_gone_is_damage(agent, tmp_path):
-    file = placed(agent.name, tmp_path, b"{}\n")
+    file = lay_out_file(agent.name, tmp_path, b"{}\n")
     Path(file.path).unlink()
     source = agent.source
 
@@ -231,7 +232,7 @@ def test_a_file_that_is_gone_is_damage(agent, tmp_path):
 
 def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
     manifest = json.loads((RECORDINGS / agent.name / "manifest.json").read_bytes())
-    expected, found = defaultdict(list), defaultdict(list)
+    expected, counted = defaultdict(list), defaultdict(list)
     for path, totals in manifest.items():
         expected[Path(path).name].append(tuple(totals.values()))
     for file in listing.files:
@@ -245,11 +246,11 @@ def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
             sum(row.cache_write_tokens for row in rows),
             sum(row.cache_write_1h_tokens for row in rows),
         )
-        found[Path(file.path).name].append(sums)
+        counted[Path(file.path).name].append(sums)
 
-    for sums in (*expected.values(), *found.values()):
+    for sums in (*expected.values(), *counted.values()):
         sums.sort()
-    assert found == expected
+    assert counted == expected
 
 
 def test_fidelity_says_what_the_recordings_hold(agent, listing):
@@ -306,21 +307,20 @@ def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):
 def test_the_tail_agrees_with_the_entries(agent, listing):
     for file in listing.files:
         tail = agent.source.tail(file.path, 0)
-        replies = [
-            entry.event
-            for entry in agent.source.entries(file)
-            if isinstance(getattr(entry, "event", None), AssistantReply)
-        ]
+        events = [getattr(entry, "event", None) for entry in agent.source.entries(file)]
+        replies = [event for event in events if isinstance(event, AssistantReply)]
         counted = [reply for reply in replies if reply.usage or reply.is_synthetic]
+        sizes = [
+            event.tokens_after if isinstance(event, ContextCompacted) else event.usage.total_tokens
+            for event in events
+            if isinstance(event, ContextCompacted) or event in counted
+        ]
 
         if not is_virtual(file.path):
             assert tail.end == file.size
         assert tail.messages >= len(replies)
         if counted:
-            assert (tail.model, tail.total_tokens) == (
-                counted[-1].model,
-                counted[-1].usage.total_tokens,
-            )
+            assert (tail.model, tail.total_tokens) == (counted[-1].model, sizes[-1])
 
 
 def test_the_source_finds_what_the_driver_started(bench):

@@ -72,9 +72,9 @@ def test_what_the_agent_still_has_is_read_in_place_and_once(places):
     config, home = places
     keep_all(config, home)
 
-    found = list_recorded_files({"claude-code": (str(config),)}, str(home)).files
+    files = list_recorded_files({"claude-code": (str(config),)}, str(home)).files
 
-    assert not [file for file in found if file.path.startswith(str(home))]
+    assert not [file for file in files if file.path.startswith(str(home))]
 
 
 def test_records_the_agent_removed_are_still_shown(places):
@@ -90,13 +90,13 @@ def test_records_the_agent_removed_are_still_shown(places):
     assert "Add a test and commit." in [turn.text for turn in session.turns]
 
 
-def test_keeping_twice_copies_nothing_again(places):
+def test_archiving_twice_copies_nothing_again(places):
     config, home = places
     keep_all(config, home)
 
     for session, recording in Archive({"claude-code": (str(config),)}).recordings.items():
         again = adopt_session_files(str(home), session, recording.files)
-        assert [each.end - each.start for each in again.adopted if each.end != each.start] == []
+        assert [span.end - span.start for span in again.adopted if span.end != span.start] == []
 
 
 def test_names_inside_a_copy_do_not_depend_on_the_layout(places):

@@ -30,15 +30,14 @@ def place():
         for name in ("shared", "one", "two"):
             (root / name).mkdir()
             (root / name / "who").write_text(f"{name}\n")
-        for each in (root, *root.rglob("*")):
-            each.chmod(0o777 if each.is_dir() else 0o666)
+        for path in (root, *root.rglob("*")):
+            path.chmod(0o777 if path.is_dir() else 0o666)
         yield root
 
 
-def run_inside(place, private):
-    before = isolation_prefix(
-        probe_isolation(PATH), [BindMount(place / private, place / "shared")], place / "shared"
-    )
+def run_inside(place, private, mode=None):
+    mounts = [BindMount(place / private, place / "shared")]
+    before = isolation_prefix(mode or probe_isolation(PATH), mounts, place / "shared")
     ran = subprocess.run(
         [*before, "sh", "-c", TELL],
         cwd=place / "shared",
@@ -49,15 +48,17 @@ def run_inside(place, private):
     return (ran.returncode, *ran.stdout.split())
 
 
-def test_each_sees_its_own_tree_at_the_shared_path(place):
-    told = [run_inside(place, name) for name in ("one", "two")]
+def test_each_agent_sees_its_own_tree_at_the_shared_path(place):
+    answers = [run_inside(place, name) for name in ("one", "two")]
 
-    assert told == [(0, name, str(place / "shared"), str(os.getuid())) for name in ("one", "two")]
+    assert answers == [
+        (0, name, str(place / "shared"), str(os.getuid())) for name in ("one", "two")
+    ]
     assert (place / "one" / "made").read_text() == (place / "two" / "made").read_text() == "made\n"
     assert [path.name for path in (place / "shared").iterdir()] == ["who"]
 
 
-def test_an_ordinary_user_gets_a_room_too_and_stays_itself(place):
+def test_ordinary_user_gets_a_sandbox_and_keeps_its_identity(place):
     code, who, where, user = run_unprivileged(lambda: run_inside(place, "one"))
 
     assert (code, who, where) == (0, "one", str(place / "shared"))
@@ -65,7 +66,14 @@ def test_an_ordinary_user_gets_a_room_too_and_stays_itself(place):
     assert (place / "one" / "made").exists()
 
 
-def test_who_starts_it_takes_it_along_however_it_ends(place):
+def test_user_namespace_gives_a_sandbox_and_keeps_the_identity(place):
+    answer = run_inside(place, "one", IsolationMode.USER)
+
+    assert answer == (0, "one", str(place / "shared"), str(os.getuid()))
+    assert [path.name for path in (place / "shared").iterdir()] == ["who"]
+
+
+def test_sandbox_ends_with_its_parent_however_that_ends(place):
     program = (
         "import subprocess, sys; from pathlib import Path; from flightlog.agents.sandbox import *; "
         "prefix = isolation_prefix(probe_isolation(sys.argv[1]), (), Path('/')); "
@@ -85,12 +93,12 @@ def sleeping(pid):
     below = find_descendants(pid)
     return (
         below
-        if {"sleep 4242", "sleep 4243"} <= {command_line(each).strip() for each in below}
+        if {"sleep 4242", "sleep 4243"} <= {command_line(process).strip() for process in below}
         else None
     )
 
 
-def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
+def test_processes_that_an_agent_left_running_end_with_it(place):
     before = isolation_prefix(
         probe_isolation(PATH), [BindMount(place / "one", place / "shared")], place / "shared"
     )
@@ -102,7 +110,7 @@ def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
     assert not (place / "one" / "late").exists()
 
 
-def test_a_tree_that_cannot_be_mounted_is_no_silent_success(place):
+def test_tree_that_cannot_be_mounted_is_an_error(place):
     before = isolation_prefix(
         probe_isolation(PATH), [BindMount(place / "absent", place / "shared")], place / "shared"
     )
@@ -114,7 +122,7 @@ def test_a_tree_that_cannot_be_mounted_is_no_silent_success(place):
     assert (ran.returncode, ran.stdout) == (125, "")
 
 
-def test_without_the_programs_there_is_no_room(tmp_path):
+def test_missing_programs_mean_no_sandbox(tmp_path):
     assert probe_isolation(str(tmp_path)) is IsolationMode.NONE
     assert parent_death_prefix(str(tmp_path)) == ()
     assert parent_death_prefix(PATH)[0] == "setpriv"

@@ -15,17 +15,17 @@ from flightlog.model.entries import Entry
 from flightlog.model.errors import NotFound
 from flightlog.model.usage import Breakdown
 from support.cli_runs import within
-from support.small_agent import SESSION, TINKER, registered, write_session
+from support.small_agent import SESSION, TINKER, registering_agent, write_session
 
 
 @pytest.fixture
 def tinker():
-    with registered() as agent:
+    with registering_agent() as agent:
         yield agent
 
 
-def test_it_is_known_only_while_it_is_registered():
-    with registered():
+def test_agent_is_known_only_while_it_is_registered():
+    with registering_agent():
         assert (agent_names()[-1], agent_label("tinker")) == ("tinker", TINKER.label)
         assert find_agent("tinker").name == "tinker"
 
@@ -33,7 +33,7 @@ def test_it_is_known_only_while_it_is_registered():
         find_agent("tinker")
 
 
-def test_its_session_is_read_counted_and_kept(tinker, tmp_path):
+def test_session_of_a_registered_agent_is_read_counted_and_archived(tinker, tmp_path):
     path = write_session(tmp_path / "tinker")
     dirs, data = {"tinker": (str(path.parent),)}, str(tmp_path / "data")
     archive = Archive(dirs)
@@ -51,7 +51,7 @@ def test_its_session_is_read_counted_and_kept(tinker, tmp_path):
         assert totals == ([("tinker", 380)] if home else [])
 
 
-def test_reading_it_as_it_grows_equals_one_read(tinker, tmp_path):
+def test_reading_a_growing_session_equals_one_read(tinker, tmp_path):
     path = write_session(tmp_path)
     data = path.read_bytes()
     whole = list(tinker.source.entries(*tinker.find([str(tmp_path)]).files))
@@ -65,7 +65,7 @@ def test_reading_it_as_it_grows_equals_one_read(tinker, tmp_path):
     assert items == whole
 
 
-def test_init_says_that_it_registers_no_hook(tinker, tmp_path):
+def test_init_says_that_the_agent_has_no_hook(tinker, tmp_path):
     (tmp_path / "tinker").mkdir()
 
     ran = within(tmp_path, "init", "--agent", "tinker", TINKER_HOME=str(tmp_path / "tinker"))

@@ -72,7 +72,7 @@ def test_totals_equal_what_the_client_reported_in_the_status_line(case, tmp_path
         )
 
 
-def test_the_doer_and_the_change_are_named():
+def test_miss_names_the_change_and_what_caused_it():
     def miss(case):
         return next(o for o in main_outcomes(open_case(case)) if o.verdict.is_miss)
 
@@ -159,7 +159,7 @@ def test_the_verdict_follows_the_rule_of_the_client(read, before, after, verdict
     assert verdict_of(read, before=before, after=after) == verdict
 
 
-def test_after_clear_it_is_cold_and_after_compaction_a_rebuild():
+def test_cache_is_cold_after_clear_and_rebuilt_after_compaction():
     assert verdict_of(0, begins=RequestStart.CLEARED) == "cold"
     assert verdict_of(0, begins=RequestStart.COMPACTED) == "rebuild"
     assert verdict_of(20_000, begins=RequestStart.COMPACTED) == "hit"
@@ -188,7 +188,7 @@ LOGGED = LoggedRequest(
 )
 
 
-def shaped(**fields):
+def make_shape(**fields):
     return {"shape_id": "b", "shape": replace(SHAPE, id="b", **fields)}
 
 
@@ -203,11 +203,11 @@ def shaped(**fields):
         ({"betas": ("afk-mode-2026-01-31", "one", "two")}, ["auto_mode_changed"], "auto mode entered"),
         ({"cache_marks": ()}, ["cache_scope_or_ttl_changed"], "cache marks now: none"),
         ({"kept_messages": 2}, ["messages_rewritten"], "from message 3 of 4 on"),
-        (shaped(system=("Be brief.", "Rules\nNo spaces.")), ["system_prompt_changed"],
+        (make_shape(system=("Be brief.", "Rules\nNo spaces.")), ["system_prompt_changed"],
          "+2 characters: + No spaces."),
-        (shaped(tools={}), ["tools_changed"], "removed Bash"),
-        (shaped(tools={"Bash": ToolShape("y", 11)}), ["tools_changed"], "redefined Bash"),
-        (shaped(tools={"Bash": ToolShape("x", 10, is_deferred=True)}), ["defer_loading_changed"],
+        (make_shape(tools={}), ["tools_changed"], "removed Bash"),
+        (make_shape(tools={"Bash": ToolShape("y", 11)}), ["tools_changed"], "redefined Bash"),
+        (make_shape(tools={"Bash": ToolShape("x", 10, is_deferred=True)}), ["defer_loading_changed"],
          "added Bash"),
         ({"effort": "high", "kept_messages": 0}, ["effort_changed", "messages_rewritten"],
          "medium to high"),

@@ -242,8 +242,8 @@ def measure_records(tmp_path, *records):
 
 
 def find_result(context, address=""):
-    found = (block for block in context.blocks if block.kind == "tool_result")
-    return next(block for block in found if block.address.startswith(address))
+    results = (block for block in context.blocks if block.kind == "tool_result")
+    return next(block for block in results if block.address.startswith(address))
 
 
 def test_block_costs_what_each_later_request_paid_for_it(tmp_path):
@@ -366,11 +366,11 @@ def test_server_that_comes_later_is_read_from_then_on(tmp_path):
 def test_blocks_cost_together_what_reading_the_window_again_cost(steps):
     records, prompt, paid = [user("Go.", 1), reply(2, 5_000, 40)], 5_000, 0.0
     for growth, most_read, most_written in steps:
-        held, prompt = prompt, prompt + 40 + growth
+        previous, prompt = prompt, prompt + 40 + growth
         read = min(most_read, prompt)
         written = min(most_written, prompt - read)
-        tokens = (min(read, held), min(read + written, held))
-        usage = Usage(held - tokens[1], 0, tokens[0], tokens[1] - tokens[0])
+        tokens = (min(read, previous), min(read + written, previous))
+        usage = Usage(previous - tokens[1], 0, tokens[0], tokens[1] - tokens[0])
         paid += price(MODEL, usage).usd
         records.append(user("x" * 4 * growth, len(records) + 1))
         records.append(reply(len(records) + 1, prompt, 40, read=read, written=written))
@@ -475,19 +475,19 @@ def test_command_prints_requests_blocks_and_bars(tmp_path):
     ranked = flightlog(tmp_path, "context", "--project", "shop", "--json")
     other = flightlog(tmp_path, "context", "--project", "elsewhere", "--json")
 
-    found = json.loads(printed.out)
-    assert found.keys() == {"requests", "blocks"}
-    for request in found["requests"]:
+    document = json.loads(printed.out)
+    assert document.keys() == {"requests", "blocks"}
+    for request in document["requests"]:
         assert request.keys() == {"address", "input_tokens", "parts"}
         assert sum(part["tokens"] for part in request["parts"]) == request["input_tokens"]
         assert {"kind", "name", "tokens", "exact"} <= request["parts"][0].keys()
     keys = {"address", "kind", "tokens", "times_read", "carrying_cost_usd"}
-    assert keys <= found["blocks"][0].keys()
-    costs = [block["carrying_cost_usd"] for block in found["blocks"]]
+    assert keys <= document["blocks"][0].keys()
+    costs = [block["carrying_cost_usd"] for block in document["blocks"]]
     assert all(one >= other for one, other in pairwise(costs))
     assert "█" in shown.out
-    assert f"{found['blocks'][0]['tokens']:,}" in shown.out
-    assert json.loads(ranked.out)["blocks"] == found["blocks"][:10]
+    assert f"{document['blocks'][0]['tokens']:,}" in shown.out
+    assert json.loads(ranked.out)["blocks"] == document["blocks"][:10]
     assert json.loads(other.out)["blocks"] == []
 
 

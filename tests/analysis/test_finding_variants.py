@@ -151,17 +151,17 @@ FOUND = {
     ),
     "forbidden program used": (
         "forgotten-after-compaction",
-        ["Never use npm here.", ("run", "pnpm add a"), ("say", "So."), ("compacted",), "Add b",
+        ["Never use npm here.", ("run", "pnpm add a"), ("say", "So."), ("add_compaction",), "Add b",
          ("run", "npm install b"), DONE],
     ),
     "forbidden file changed": (
         "forgotten-after-compaction",
-        ["Do not touch config/prod.yml", ("run", "ls"), ("say", "So."), ("compacted",), "Deploy",
+        ["Do not touch config/prod.yml", ("run", "ls"), ("say", "So."), ("add_compaction",), "Deploy",
          ("edit", "a", "b", "/x/config/prod.yml"), DONE],
     ),
     "said again": (
         "forgotten-after-compaction",
-        ["Use tabs", ("run", "ls"), ("say", "So."), ("compacted",), "Format it", ("run", "ls web"),
+        ["Use tabs", ("run", "ls"), ("say", "So."), ("add_compaction",), "Format it", ("run", "ls web"),
          "As I said, use tabs", ("run", "ls src"), DONE],
     ),
     "given up by the agent": (
@@ -229,7 +229,7 @@ CLEAN = {
     "run elsewhere": ["Fix it, I will test it", ("edit", "a", "b"), DONE],
     "documentation": ["Fix it", ("edit", "a", "b", "/x/README.md"), ("run", "git commit -am x", "[m 1a2b3c4]"), DONE],
     "read again to edit after a compaction": [
-        "Look", ("read",), ("say", "So."), ("compacted",), "Go", ("read",), ("edit", "a", "b"), TRY, DONE,
+        "Look", ("read",), ("say", "So."), ("add_compaction",), "Go", ("read",), ("edit", "a", "b"), TRY, DONE,
     ],
     "asked to read again": ["Look", ("read",), "Look at cart.py", ("read",), "And cart.py?", ("read",), DONE],
 }  # fmt: skip

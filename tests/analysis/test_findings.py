@@ -103,28 +103,30 @@ def make_session(turns, inner):
 def test_each_kind_is_found_where_it_begins(tmp_path, kind):
     play, place = PLANTED[kind]
 
-    found = find_findings(build_session(tmp_path, play))
+    findings = find_findings(build_session(tmp_path, play))
 
-    assert [(finding.kind, finding.address) for finding in found] == [(kind, f"{SESSION}#{place}")]
-    assert found[0].cost_usd > 0
+    assert [(finding.kind, finding.address) for finding in findings] == [
+        (kind, f"{SESSION}#{place}")
+    ]
+    assert findings[0].cost_usd > 0
 
 
 @pytest.mark.parametrize("kind", PLANTED)
 def test_clean_twin_of_each_kind_has_no_findings(tmp_path, kind):
-    found = find_findings(build_session(tmp_path, PLANTED[kind][0], is_clean=True))
+    findings = find_findings(build_session(tmp_path, PLANTED[kind][0], is_clean=True))
 
-    assert found == ()
+    assert findings == ()
 
 
 @given(turn_lists(), st.lists(turn_lists(), max_size=2))
 def test_random_session_has_findings_that_open_and_cost_no_more_than_it(turns, inner):
     session = make_session(turns, inner)
 
-    found = find_findings(session)
+    findings = find_findings(session)
 
     total = sum(step.cost_usd or 0.0 for step in all_steps(session))
-    assert len(found) <= FINDINGS_MAX
-    for finding in found:
+    assert len(findings) <= FINDINGS_MAX
+    for finding in findings:
         assert finding.kind in PLANTED
         assert (finding.cost_usd or 0.0) <= total + 1e-9
         assert finding.address == finding.evidence[0]
@@ -178,9 +180,9 @@ def test_tools_of_every_agent_are_understood(agent):
         for number, call in enumerate(made, 1)
     )  # fmt: skip
 
-    found = find_findings(make_session((Turn(1, PromptKind.HUMAN, (), None, items),), ()))
+    findings = find_findings(make_session((Turn(1, PromptKind.HUMAN, (), None, items),), ()))
 
-    assert {(finding.kind, finding.address.partition("#")[2]) for finding in found} == {
+    assert {(finding.kind, finding.address.partition("#")[2]) for finding in findings} == {
         ("repeated-read", "1.1"),
         ("repeated-read", "1.4"),
         ("edit-undo", "1.7"),
@@ -204,9 +206,9 @@ def test_frames_that_clients_put_around_output_do_not_make_it_another(frame):
         for number, call in enumerate(made, 1)
     )  # fmt: skip
 
-    found = find_findings(make_session((Turn(1, PromptKind.HUMAN, (), None, items),), ()))
+    findings = find_findings(make_session((Turn(1, PromptKind.HUMAN, (), None, items),), ()))
 
-    assert {finding.kind for finding in found} == {"tool-loop", "repeated-read"}
+    assert {finding.kind for finding in findings} == {"tool-loop", "repeated-read"}
 
 
 @pytest.mark.parametrize(
@@ -252,13 +254,13 @@ def test_commit_message_is_not_a_run_of_the_change(tmp_path):
 def test_recordings_have_only_what_the_person_interrupted_or_took_back(tmp_path):
     archive = recordings.archive(tmp_path, *recordings.FROZEN_CASES)
 
-    found = {
+    findings = {
         (finding.kind, finding.address.partition("#")[2])
         for session in archive.iter_sessions()
         for finding in find_findings(session)
     }
 
-    assert found == {("wrong-turn", "3.1"), ("interruption", "1.2")}
+    assert findings == {("wrong-turn", "3.1"), ("interruption", "1.2")}
 
 
 def count_lines_run(session):
@@ -290,7 +292,7 @@ def play_long(scene, count):
         run(scene, f"pytest tests/{number}.py", f"{number} passed")
         run(scene, f"git push {number}", "no", denied=True)
         if number % 20 == 0:
-            scene.compacted()
+            scene.add_compaction()
         scene.say("done")
 
 
@@ -326,9 +328,9 @@ def test_copied_session_does_not_repeat_its_findings(tmp_path):
     copy = "9" + SESSION[1:]
     path.with_name(f"{copy}.jsonl").write_text(path.read_text().replace(SESSION, copy))
 
-    found = json.loads(within(tmp_path, "session", "findings", "--json").out)["findings"]
+    findings = json.loads(within(tmp_path, "session", "findings", "--json").out)["findings"]
 
-    assert [finding["address"] for finding in found] == [f"{SESSION}#1.2"]
+    assert [finding["address"] for finding in findings] == [f"{SESSION}#1.2"]
 
 
 def test_shared_findings_are_made_of_redacted_text(tmp_path):

@@ -27,7 +27,7 @@ def requests_of(opened, session=""):
         ("2.1.325/api-error-fatal", ""),  # never answered
     ],
 )
-def test_how_each_request_begins(case, begins, tmp_path):
+def test_each_request_has_its_kind_of_beginning(case, begins, tmp_path):
     requests = requests_of(open_case(tmp_path, case))
 
     assert " ".join(request.begins.value for request in requests) == begins

@@ -21,13 +21,13 @@ def test_the_last_value_wins_and_has_its_location(place):
     (place / "user.toml").write_text('[show]\ntimezone = "UTC"\n[archive]\nseal_after_days = 7\n')
     (place / "project" / "flightlog.toml").write_text('[show]\ntimezone = "Asia/Kolkata"\n')
 
-    told = values(place, {"FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS": "9"})
+    settings = values(place, {"FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS": "9"})
 
-    assert (told["show.timezone"].value, told["show.timezone"].origin) == (
+    assert (settings["show.timezone"].value, settings["show.timezone"].origin) == (
         "Asia/Kolkata",
         str(place / "project/flightlog.toml"),
     )
-    assert told["archive.seal_after_days"].value == 9
+    assert settings["archive.seal_after_days"].value == 9
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,11 @@ def test_a_misspelled_setting_names_the_nearest(place):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("HOOK_INLINE", "perhaps"), ("ARCHIVE_SEAL_AFTER_DAYS", "-1")]
+    ("name", "value"), [("HOOK_INLINE", "perhaps"), ("ARCHIVE_SEAL_AFTER_DAYS", "-1")]
 )
-def test_a_variable_that_is_wrong_is_refused(place, name, said):
+def test_a_variable_that_is_wrong_is_refused(place, name, value):
     with pytest.raises(Misconfigured):
-        values(place, {f"FLIGHTLOG_{name}": said})
+        values(place, {f"FLIGHTLOG_{name}": value})
 
 
 def test_settings_are_not_looked_for_above_the_repository(place):

@@ -21,7 +21,7 @@ from support.cli_runs import FLIGHTLOG, Ran
 from support.labs import bash, config, environment, run, script
 from support.pages import running
 from support.paying import paying
-from support.sampled import KEY, finished
+from support.sampled import KEY, make_run
 from support.upstream import answering
 
 HEADERS = {"X_Flightlog": "1"}
@@ -37,7 +37,7 @@ DOORS = {
 @pytest.fixture(scope="module")
 def source_run(tmp_path_factory):
     """A finished run of another person."""
-    return finished(tmp_path_factory.mktemp("theirs"))
+    return make_run(tmp_path_factory.mktemp("theirs"))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def place(source_run, tmp_path):
     return tmp_path
 
 
-def changed(place, **values):
+def change_config(place, **values):
     """Change the configuration of the copied run."""
     path = place / "runs" / "evil"
     given = replace(
@@ -68,7 +68,9 @@ def flightlog(place, *words, stdin=subprocess.DEVNULL, **more):
 def test_foreign_run_gets_no_key_and_runs_nothing(place, door):
     touch = VerifierConfig(f"touch {place}/PWNED \x1b[2J", name="v")
     with paying() as till:
-        changed(place, base_url=till.url, verifiers=(touch,), engine="claude_code", scenario=None)
+        change_config(
+            place, base_url=till.url, verifiers=(touch,), engine="claude_code", scenario=None
+        )
         before = sorted((place / "runs").iterdir())
         done = flightlog(place, *DOORS[door])
 
@@ -82,13 +84,13 @@ def test_foreign_run_gets_no_key_and_runs_nothing(place, door):
 
 
 def test_allowed_run_is_replayed_until_its_configuration_changes(place):
-    changed(place)
+    change_config(place)
     shown = flightlog(place, "trust", "evil", "--json")
     granted = flightlog(place, "trust", "runs/evil", "--yes")
     ran = flightlog(place, "lab", "replay", "evil", "--turn", "2", "--allow-drift", "--json")
     (branch,) = (place / "runs").glob("replay_evil_*")
     again = flightlog(place, "lab", "run", "--resume", branch.name)
-    changed(place, verifiers=(VerifierConfig("true"),))
+    change_config(place, verifiers=(VerifierConfig("true"),))
     refused = flightlog(place, "lab", "replay", "evil", "--turn", "2")
     revoked = flightlog(place, "trust", branch.name, "--revoke")
 
@@ -99,7 +101,7 @@ def test_allowed_run_is_replayed_until_its_configuration_changes(place):
 
 @pytest.mark.parametrize(("answer", "code", "branches"), [(b"n\n", 4, 0), (b"y\n", 0, 1)])
 def test_person_at_a_terminal_is_asked_before_a_foreign_run(place, answer, code, branches):
-    changed(place)
+    change_config(place)
     ours, theirs = pty.openpty()
     own = environment(place, FLIGHTLOG_HOME=str(place / "data"))
     words = [FLIGHTLOG, "lab", "replay", "evil", "--turn", "2", "--allow-drift"]
@@ -107,24 +109,24 @@ def test_person_at_a_terminal_is_asked_before_a_foreign_run(place, answer, code,
         words, cwd=place, env=own, stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL
     )
     os.close(theirs)
-    said = b""
-    while b"Allow exactly this?" not in said:
-        said += os.read(ours, 1 << 16)
+    screen = b""
+    while b"Allow exactly this?" not in screen:
+        screen += os.read(ours, 1 << 16)
     os.write(ours, answer)
     # The terminal holds few bytes: read it to the end, which Linux reports as an error.
     try:
         while part := os.read(ours, 1 << 16):
-            said += part
+            screen += part
     except OSError:
         pass
     os.close(ours)
 
-    assert child.wait(120) == code, said
+    assert child.wait(120) == code, screen
     assert len(list((place / "runs").glob("replay_evil_*"))) == branches
 
 
 def test_page_refuses_to_replay_a_foreign_run(place, monkeypatch):
-    changed(place)
+    change_config(place)
     monkeypatch.chdir(place)
     monkeypatch.setenv("FLIGHTLOG_HOME", str(place / "data"))
     with running(place / "config") as served:
@@ -136,8 +138,8 @@ def test_page_refuses_to_replay_a_foreign_run(place, monkeypatch):
     assert [path.name for path in (place / "runs").iterdir()] == ["evil"]
 
 
-def test_mark_of_a_foreign_run_puts_nothing_back(place):
-    changed(place)
+def test_mark_of_a_foreign_run_restores_nothing(place):
+    change_config(place)
     (place / "runs" / "evil" / ".in_place").write_text("baseline")
     (place / "work" / "mine").write_text("mine")
 
@@ -210,7 +212,7 @@ def test_run_uses_the_gateway_and_no_proxy_on_loopback(tmp_path):
         )
         asked = len(model.requests)
 
-    assert [each.state.last_attempt("session_01").stop_reason for each in (captured, plain)] == [
+    assert [store.state.last_attempt("session_01").stop_reason for store in (captured, plain)] == [
         "completed"
     ] * 2
     assert asked >= 4
@@ -222,7 +224,7 @@ def test_key_of_a_gateway_goes_to_the_gateway(tmp_path):
         env = environment(tmp_path, ANTHROPIC_BASE_URL=till.url, ANTHROPIC_AUTH_TOKEN=KEY)
         run(tmp_path, config(tmp_path, None, "go", session_timeout_seconds=20), "run", env)
 
-    assert {each.headers["authorization"] for each in till.came} == {f"Bearer {KEY}"}
+    assert {request.headers["authorization"] for request in till.came} == {f"Bearer {KEY}"}
 
 
 @pytest.mark.parametrize(

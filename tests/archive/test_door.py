@@ -13,7 +13,7 @@ from flightlog.model.usage import Breakdown
 from support.transcripts import SESSION, archive, assistant, user, write
 
 
-def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
+def test_session_is_found_by_any_unique_prefix(tmp_path):
     write(tmp_path, "abc", user("one"))
     write(tmp_path, "abcd", user("two"))
     door = Archive({"claude-code": (str(tmp_path),)})
@@ -27,12 +27,12 @@ def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
 
 
 @pytest.mark.parametrize("written", ["", "../x", "a/b", "a\x1b", "-x", "."])
-def test_what_is_no_id_is_refused_even_where_there_is_nothing(tmp_path, written):
+def test_invalid_id_is_refused_even_in_an_empty_archive(tmp_path, written):
     with pytest.raises(Invalid):
         Archive({"claude-code": (str(tmp_path),)}).find_recording(written)
 
 
-def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
+def test_transcript_with_spaced_json_reads_the_same(tmp_path):
     totals = {"type": "cost-state", "totalCostUSD": 1, "modelUsage": {"m": {"costUSD": 1}}}
     records = [user("x", 1), assistant("m1", 2), totals]
 
@@ -82,15 +82,15 @@ def test_the_machines_own_days_follow_summer_time():
         time.tzset()
 
 
-def test_a_file_that_stays_unreadable_is_said_once(tmp_path):
+def test_file_that_stays_unreadable_is_reported_once(tmp_path):
     folder = tmp_path / "projects" / "p"
     folder.mkdir(parents=True)
     path = folder / "s1.jsonl"
     path.write_bytes(b'{"broken": \n')
     looks = iter([True, True, True, False])
 
-    told = list(
+    messages = list(
         follow_entries(Archive({"claude-code": (str(tmp_path),)}), "s1", lambda: next(looks))
     )
 
-    assert len(told) == 1
+    assert len(messages) == 1

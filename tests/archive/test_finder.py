@@ -33,7 +33,7 @@ end()
 
 
 def uuids(root, typed, index=None):
-    return sorted(each.hit.uuid for each in find(root, typed, index))
+    return sorted(result.hit.uuid for result in find(root, typed, index))
 
 
 @pytest.fixture
@@ -94,12 +94,12 @@ def archive(tmp_path):
         ('say:"x" AND NOT (', []),
     ],
 )
-def test_what_is_asked_for_is_found(archive, typed, expected):
+def test_query_finds_its_records(archive, typed, expected):
     assert uuids(archive, typed) == expected
 
 
 @pytest.mark.parametrize("typed", ["", "   ", "-only", '""', "...", "cost:much"])
-def test_what_cannot_be_searched_for_is_refused(archive, typed):
+def test_unsearchable_query_is_refused(archive, typed):
     with pytest.raises(Invalid):
         find(archive, typed)
 
@@ -119,17 +119,17 @@ def test_no_query_breaks_the_search(archive, typed):
 
 
 def test_a_hit_has_an_address_and_shows_the_passage(archive):
-    (found,) = find(archive, "repair")
+    (result,) = find(archive, "repair")
 
-    with Path(found.hit.path).open("rb") as file:
-        file.seek(found.hit.offset)
-        assert json.loads(file.read(found.hit.length))["uuid"] == "p-1"
-    assert (found.hit.session, found.hit.at_ms, found.hit.project) == (
+    with Path(result.hit.path).open("rb") as file:
+        file.seek(result.hit.offset)
+        assert json.loads(file.read(result.hit.length))["uuid"] == "p-1"
+    assert (result.hit.session, result.hit.at_ms, result.hit.project) == (
         "s1",
         START_MS + 1000,
         "/srv/app",
     )
-    assert found.snippet == "Please repair the naïve parser"
+    assert result.snippet == "Please repair the naïve parser"
 
 
 def test_an_unchanged_archive_is_not_read_again(archive):
@@ -220,9 +220,9 @@ def test_a_recording_that_is_gone_shows_no_passage(archive):
     finder.sync_index()
     (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
 
-    (found,) = finder.search_records(parse_query("repair", int)).results
+    (result,) = finder.search_records(parse_query("repair", int)).results
 
-    assert found.snippet == ""
+    assert result.snippet == ""
 
 
 @pytest.mark.slow
@@ -257,7 +257,7 @@ def test_two_writers_of_one_fact_store_it_once(archive, tmp_path):
     assert uuids(archive, "parser", index) == uuids(archive, "parser")
 
 
-def test_what_another_left_is_still_found(archive, tmp_path):
+def test_record_added_during_an_update_is_found_later(archive, tmp_path):
     index = tmp_path / "shared.db"
     path = archive / "projects" / "-srv-app" / "s1.jsonl"
     first = Index(index, FILES, RECORDS, FULLTEXT)
@@ -275,9 +275,11 @@ def test_what_another_left_is_still_found(archive, tmp_path):
     first.close()
 
     finder = SearchIndex(find_transcripts(str(archive)).files, index)
-    said = [each.hit.uuid for each in finder.search_indexed(parse_query("again", int)).results]
+    uuids_indexed = [
+        result.hit.uuid for result in finder.search_indexed(parse_query("again", int)).results
+    ]
     finder.close()
-    assert said == ["p-90"]
+    assert uuids_indexed == ["p-90"]
 
 
 def test_an_index_that_another_process_writes_is_searched_as_it_is(archive, tmp_path):
@@ -290,10 +292,10 @@ def test_an_index_that_another_process_writes_is_searched_as_it_is(archive, tmp_
 
     done = finder.try_sync()
     query = parse_query("parser", int)
-    before = sorted(each.hit.uuid for each in finder.search_indexed(query).results)
+    before = sorted(result.hit.uuid for result in finder.search_indexed(query).results)
     writer.database.execute("ROLLBACK")
     again = finder.try_sync()
-    after = sorted(each.hit.uuid for each in finder.search_indexed(query).results)
+    after = sorted(result.hit.uuid for result in finder.search_indexed(query).results)
 
     assert done is None
     assert again.opened == 1

@@ -12,20 +12,20 @@ FORK = "22222222-2222-4222-8222-222222222222"
 
 
 def sessions(root):
-    said = {"type": "text", "text": "hi"}
-    first = [user("go", 1), assistant("m1", 2, said)]
-    write(root, SESSION, *first, assistant("m3", 9, said))
+    block = {"type": "text", "text": "hi"}
+    first = [user("go", 1), assistant("m1", 2, block)]
+    write(root, SESSION, *first, assistant("m3", 9, block))
     write(
         root,
         FORK,
         user("other", 3, uuid="f0", parentUuid=None),
         *first,
-        assistant("m2", 5, said, uuid="f5"),
+        assistant("m2", 5, block, uuid="f5"),
     )
     return Archive({"claude-code": (str(root),)})
 
 
-def test_the_younger_session_copied_and_the_older_did_not(tmp_path):
+def test_only_the_younger_session_has_copies(tmp_path):
     recorded = sessions(tmp_path)
 
     assert recorded.thread_contexts(SESSION)[""].copied_message_ids == frozenset()
@@ -37,10 +37,10 @@ def test_the_most_expensive_prompt_of_a_fork_is_one_of_its_own(tmp_path):
     copied = [user("go", 1), assistant("m1", 2, tokens=many)]
     write(tmp_path, SESSION, *copied)
     write(tmp_path, FORK, *copied, user("more", 4), assistant("m2", 5, tokens={"output_tokens": 5}))
-    found = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
+    archive = Archive({"claude-code": (str(tmp_path),)}, str(tmp_path / "home"))
 
     for _ in range(2):  # the second time from the index
-        summaries = {summary.session: summary for summary in found.iter_summaries()}
+        summaries = {summary.session: summary for summary in archive.iter_summaries()}
         prompts = [summaries[name].most_expensive_prompt for name in (SESSION, FORK)]
         assert [prompt.address for prompt in prompts] == [f"{SESSION}#1", f"{FORK}#2"]
         assert prompts[1].cost_usd == pytest.approx(summaries[FORK].cost_usd)
@@ -55,9 +55,9 @@ def test_the_latest_session_is_that_of_the_newest_record(tmp_path):
 
 
 def test_a_session_of_another_project_is_not_looked_at(tmp_path):
-    said = {"type": "text", "text": "hi"}
-    write(tmp_path, SESSION, user("go", 1), assistant("m1", 2, said))
-    write(tmp_path, FORK, user("go", 3), assistant("m1", 4, said), project="bank")
+    block = {"type": "text", "text": "hi"}
+    write(tmp_path, SESSION, user("go", 1), assistant("m1", 2, block))
+    write(tmp_path, FORK, user("go", 3), assistant("m1", 4, block), project="bank")
 
     assert (
         Archive({"claude-code": (str(tmp_path),)}).thread_contexts(FORK)[""].copied_message_ids

@@ -42,7 +42,7 @@ def test_quotes_inside_are_not_syntax():
 @pytest.mark.parametrize(
     "typed", ["", "-x", "cost:x", "x tool:", "x cost:", 'since:"" x', "x -project:shop"]
 )
-def test_nonsense_is_refused(typed):
+def test_malformed_query_is_refused(typed):
     with pytest.raises(Invalid):
         parse_query(typed, int)
 
@@ -57,7 +57,7 @@ def test_nonsense_is_refused(typed):
         ("x cost:<1", 0, True),
     ],
 )
-def test_a_cost_narrows_it_down(typed, usd, wanted):
+def test_cost_filter_narrows_the_results(typed, usd, wanted):
     assert parse_query(typed, int).matches_cost(usd) is wanted
 
 

@@ -10,6 +10,7 @@ from flightlog.agents.claude_code.files import find_transcripts
 from flightlog.agents.claude_code.search_text import BATCH_BYTES, read_records
 from flightlog.archive.archive import Archive
 from flightlog.archive.search import SearchIndex, locate_results, parse_query
+from flightlog.model.usage import Cost, CostSource
 from flightlog.sources.workers import FORK_ABOVE_BYTES, read_all
 from flightlog.store.index.files import PendingRead
 from flightlog.store.index.fulltext import SESSIONS_COUNTED_MAX
@@ -21,22 +22,22 @@ def test_newer_recordings_come_first_and_no_more_than_asked_for(tmp_path):
         path = put(tmp_path, f"s{number}", prompt("same words", at=number))
         os.utime(path, ns=(9 - number, 9 - number))
 
-    found = find(tmp_path, "same", limit=3)
+    results = find(tmp_path, "same", limit=3)
 
-    assert [each.hit.session for each in found] == ["s8", "s7", "s6"]
+    assert [result.hit.session for result in results] == ["s8", "s7", "s6"]
 
 
 def test_one_hit_a_session_is_the_first_of_each(tmp_path):
     for number in range(6):
-        said = [prompt(f"parser {place}", at=10 * number + place) for place in range(1, 5)]
-        put(tmp_path, f"s{number}", *said)
+        prompts = [prompt(f"parser {place}", at=10 * number + place) for place in range(1, 5)]
+        put(tmp_path, f"s{number}", *prompts)
     finder = SearchIndex(find_transcripts(str(tmp_path)).files, None)
     query = parse_query("parser", int)
     every = finder.search_records(query, 100).results
 
     once = finder.search_once_per_session(query, 4).results
 
-    first = {each.hit.session: each for each in reversed(every)}
+    first = {result.hit.session: result for result in reversed(every)}
     assert len(every) == 24
     assert once == sorted(first.values(), key=every.index)[:4]
     finder.close()
@@ -55,8 +56,8 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
 )
 def test_the_total_counts_what_the_limit_leaves_out(tmp_path, typed, records, sessions):
     for number in range(4):
-        said = [prompt(f"parser {place}", at=10 * number + place) for place in range(5)]
-        put(tmp_path, f"s{number}", *said)
+        prompts = [prompt(f"parser {place}", at=10 * number + place) for place in range(5)]
+        put(tmp_path, f"s{number}", *prompts)
     put(tmp_path, "gone", *(prompt("parser", at=1) for _ in range(3)))
     index = tmp_path / "index.db"
     find(tmp_path, "parser", index)
@@ -80,8 +81,8 @@ def test_sessions_after_the_first_thousand_are_not_counted(tmp_path):
     query = parse_query("zebra", int)
 
     assert finder.search_records(query, 2).total == SESSIONS_COUNTED_MAX + 1
-    found = finder.search_once_per_session(query, 2)
-    assert (found.total, len(found.results)) == (SESSIONS_COUNTED_MAX, 2)
+    page = finder.search_once_per_session(query, 2)
+    assert (page.total, len(page.results)) == (SESSIONS_COUNTED_MAX, 2)
     finder.close()
 
 
@@ -96,11 +97,11 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
     reads = [PendingRead(file, 0, 0) for file in claimed]
 
     batches = list(read_all(reads, read_records))
-    found = find(tmp_path, "zebra", tmp_path / "i.db", limit=0)
+    results = find(tmp_path, "zebra", tmp_path / "i.db", limit=0)
 
     assert sum(map(len, lines)) > BATCH_BYTES
     assert [batch.is_last for batch in batches] == [False, True, True]
-    assert [result.hit.uuid for result in found] == [
+    assert [result.hit.uuid for result in results] == [
         "p-500",
         *(f"p-{at}" for at in range(99, -1, -1)),
     ]
@@ -110,7 +111,7 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
 
 
 @pytest.mark.parametrize(
-    ("after", "found"),
+    ("after", "operations"),
     [
         ([], ["enqueue"]),
         ([{"operation": "remove"}], ["enqueue"]),
@@ -119,7 +120,7 @@ def test_a_large_file_is_read_and_found_in_parts(tmp_path, other_bytes):
         ([{"operation": "dequeue"}, prompt("a zebra", at=3)], ["user"]),
     ],
 )
-def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after, found):
+def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after, operations):
     records = [{"operation": "enqueue", "content": "a zebra"}, *after]
     lines = [
         line
@@ -133,7 +134,7 @@ def test_a_queued_prompt_is_found_once_unless_it_was_taken_back(tmp_path, after,
 
     data = path.read_bytes()
     kinds = [json.loads(data[hit.offset : hit.offset + hit.length]) for hit in hits]
-    assert [record.get("operation", record["type"]) for record in kinds] == found
+    assert [record.get("operation", record["type"]) for record in kinds] == operations
 
 
 def test_a_hit_in_a_session_that_another_process_added_has_its_address(tmp_path):
@@ -142,7 +143,7 @@ def test_a_hit_in_a_session_that_another_process_added_has_its_address(tmp_path)
     assert list(before.recordings) == ["s1"]
     put(tmp_path, "s2", prompt("zebra", at=2))
 
-    hits = locate_results(before, find(tmp_path, "zebra"), {"s1": 0.5})
+    hits = locate_results(before, find(tmp_path, "zebra"), {"s1": Cost(0.5, CostSource.TABLE)})
 
     addresses = [(hit.address, hit.cost_usd) for hit in hits]
     assert addresses == [("s2", None), ("s1#1", 0.5)]

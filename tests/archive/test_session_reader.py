@@ -21,46 +21,46 @@ from flightlog.views.session.summary import outline_session
 from support.recordings import CASES, archive, config_dir
 
 
-def read_whole(found, name):
+def read_whole(source, name):
     fold = SessionFold(name, "claude-code", price)
-    for item in found.iter_file_entries(found.recordings[name].files):
+    for item in source.iter_file_entries(source.recordings[name].files):
         fold.add(item)
     return fold.outline()
 
 
 def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
     for number, case in enumerate(CASES):
-        found = archive(tmp_path / str(number), case)
-        for name in found.recordings:
-            told, expected = SessionFollower(found, name).refresh(), read_whole(found, name)
+        source = archive(tmp_path / str(number), case)
+        for name in source.recordings:
+            outline, expected = SessionFollower(source, name).refresh(), read_whole(source, name)
 
-            assert (told.session, told.summary, told.subagents) == (
+            assert (outline.session, outline.summary, outline.subagents) == (
                 expected.session,
                 expected.summary,
                 expected.subagents,
             ), case
-            assert figures(told) == figures(expected)
+            assert figures(outline) == figures(expected)
 
 
 def figures(outline):
     """Everything but the places, which count files in the order they were met."""
     return {
         name: (
-            each.row_kinds,
-            each.costs_usd,
-            each.token_counts,
-            each.failed_counts,
-            each.prompts,
-            each.files,
+            thread.row_kinds,
+            thread.costs_usd,
+            thread.token_counts,
+            thread.failed_counts,
+            thread.prompts,
+            thread.files,
         )
-        for name, each in outline.threads.items()
+        for name, thread in outline.threads.items()
     }
 
 
 @pytest.mark.parametrize(
     "case", ["2.1.325/subagents-background", "2.1.325/compaction-auto", "2.1.100/subagent"]
 )
-def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
+def test_following_line_by_line_equals_one_read(tmp_path, case):
     complete = archive(tmp_path / "complete", case)
     session = complete.latest_session()
     folder = tmp_path / "growing" / "projects" / case.replace("/", "-")
@@ -79,18 +79,18 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
                 out.write(line)
             growing.refresh()
 
-    told, expected = growing.refresh(), SessionFollower(complete, session).refresh()
+    outline, expected = growing.refresh(), SessionFollower(complete, session).refresh()
 
-    assert (told.summary, told.subagents) == (expected.summary, expected.subagents)
-    assert figures(told) == figures(expected)
+    assert (outline.summary, outline.subagents) == (expected.summary, expected.subagents)
+    assert figures(outline) == figures(expected)
     assert growing.bytes_read == sum(source.stat().st_size for source in sources)
 
 
 def test_the_journal_of_a_workflow_is_no_transcript_of_our_copy(tmp_path):
     home = str(tmp_path / "home")
-    found = archive(tmp_path / "agent", "2.1.325/workflow")
-    (name,) = found.recordings
-    adopt_session_files(home, name, found.recordings[name].files)
+    source = archive(tmp_path / "agent", "2.1.325/workflow")
+    (name,) = source.recordings
+    adopt_session_files(home, name, source.recordings[name].files)
     folder = session_dir(home, AGENT_NAME, name)
     journal = next((tmp_path / "agent").rglob(JOURNAL))
     run = next(folder.glob("subagents/**/*.jsonl*")).parent
@@ -99,14 +99,14 @@ def test_the_journal_of_a_workflow_is_no_transcript_of_our_copy(tmp_path):
     files = list_session_folder(folder, name)
 
     assert [file.path for file in files if file.path.endswith(JOURNAL)] == []
-    agents = {agent.id for agent in found.read_session(name).subagents}
+    agents = {agent.id for agent in source.read_session(name).subagents}
     assert {agent.id for agent in read_session_folder(folder, name, AGENT_NAME).subagents} == agents
     assert set(Archive({"claude-code": (str(tmp_path / "none"),)}, home).recordings) == {name}
 
 
-def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    growing = SessionFollower(found, found.latest_session())
+def test_unchanged_file_is_not_read_and_half_a_line_waits(tmp_path):
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
+    growing = SessionFollower(source, source.latest_session())
     first = growing.refresh()
     read = growing.bytes_read
     file = next(tmp_path.glob("projects/*/*.jsonl"))
@@ -128,15 +128,15 @@ def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
 
 
 def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    growing = SessionFollower(found, found.latest_session())
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
+    growing = SessionFollower(source, source.latest_session())
     growing.refresh()
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:8]))
 
     assert (
         growing.refresh().threads
-        == SessionFollower(found, found.latest_session()).refresh().threads
+        == SessionFollower(source, source.latest_session()).refresh().threads
     )
 
 
@@ -145,13 +145,13 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     file = next(folder.glob("projects/*/*.jsonl"))
     padding = b'{"type":"mode","mode":"default","padding":"' + b"x" * 1_000_000 + b'"}\n'
     file.write_bytes(file.read_bytes() + padding * 5)
-    found = Archive({"claude-code": (str(folder),)}, str(tmp_path / "home"))
-    name = found.latest_session()
+    source = Archive({"claude-code": (str(folder),)}, str(tmp_path / "home"))
+    name = source.latest_session()
 
-    assert load_cached_outline(found, name) is None
-    listed = next(iter(found.iter_summaries()))
-    assert load_cached_outline(found, name) == found.read_outline(name)
-    assert replace(listed, modified_ms=0) == outline_session(found.read_session(name)).summary
+    assert load_cached_outline(source, name) is None
+    listed = next(iter(source.iter_summaries()))
+    assert load_cached_outline(source, name) == source.read_outline(name)
+    assert replace(listed, modified_ms=0) == outline_session(source.read_session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
     assert (
         load_cached_outline(Archive({"claude-code": (str(folder),)}, str(tmp_path / "home")), name)

@@ -73,7 +73,7 @@ def test_a_value_of_another_shape_is_computed_again(tmp_path):
     ) == {"about": "s"}
 
 
-def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
+def test_broken_index_costs_time_and_no_answer(tmp_path):
     (tmp_path / "index.db").write_bytes(b"not a database" * 100)
 
     catalogue = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
@@ -88,13 +88,13 @@ def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
 def test_an_index_that_another_process_holds_is_left_alone(tmp_path):
     path = tmp_path / "index.db"
     SessionValueCache("facts", dict[str, str], path).get_or_compute("s", files(1), Counting())
-    held = sqlite3.connect(path, isolation_level=None)
-    held.execute("BEGIN EXCLUSIVE")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
 
     answer = SessionValueCache("facts", dict[str, str], path).get_or_compute(
         "t", files(1), Counting()
     )
 
-    held.execute("COMMIT")
+    other.execute("COMMIT")
     assert answer == {"about": "t"}
-    assert held.execute("SELECT session FROM session_values").fetchall() == [("s",)]
+    assert other.execute("SELECT session FROM session_values").fetchall() == [("s",)]

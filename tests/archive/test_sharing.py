@@ -18,8 +18,8 @@ VALUE = "9fQ2xL7vKp3WzR8tYb6N"
 ASSIGNED = f"export ACME_TOKEN={VALUE}"
 
 
-def redacted(found):
-    return redact_session(open_runtime(), found, found.read_session(SESSION), Redactor(b"k" * 32))
+def redact(source):
+    return redact_session(open_runtime(), source, source.read_session(SESSION), Redactor(b"k" * 32))
 
 
 def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
@@ -35,7 +35,7 @@ def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
         subagent
     )
 
-    document, _ = redacted(Archive({"claude-code": (str(tmp_path),)}))
+    document, _ = redact(Archive({"claude-code": (str(tmp_path),)}))
 
     assert VALUE not in repr(document.value)
     assert len(document.value.session.subagents) == 1
@@ -45,21 +45,21 @@ def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
 def test_value_in_a_record_that_is_not_shown_is_still_known(tmp_path):
     unseen = {**user("x", 1), "type": "progress", "data": {"message": ASSIGNED}}
 
-    document, _ = redacted(archive(tmp_path, unseen, user(f"sent {VALUE}", 2)))
+    document, _ = redact(archive(tmp_path, unseen, user(f"sent {VALUE}", 2)))
 
     assert VALUE not in repr(document.value)
 
 
 def test_title_is_cut_after_it_was_redacted(tmp_path):
-    document, _ = redacted(archive(tmp_path, user(f"{'word ' * 13}{VALUE} {ASSIGNED}")))
+    document, _ = redact(archive(tmp_path, user(f"{'word ' * 13}{VALUE} {ASSIGNED}")))
 
     assert VALUE[:8] not in document.value.session.heading
     assert len(document.value.session.heading) <= 80
 
 
 def test_secrets_and_personal_details_are_counted_apart(tmp_path):
-    found = archive(tmp_path, user(f"{ASSIGNED}; mail ada.lovelace@engines.co.uk"))
-    document, cleaner = redacted(found)
+    source = archive(tmp_path, user(f"{ASSIGNED}; mail ada.lovelace@engines.co.uk"))
+    document, cleaner = redact(source)
 
     page = render_share_page(document, cleaner, make_environment(UTC, lambda: 0))
 

@@ -124,13 +124,13 @@ def adds_up(truth):
 def test_a_session_is_read_whole_and_counted_as_the_client_counts(bench, case):
     session = new_session()
 
-    told = bench.run({"rules": CASES[case]}, f"Play: {case}.", session=session)
+    played = bench.run({"rules": CASES[case]}, f"Play: {case}.", session=session)
 
     assert_view_is_complete(bench)
     truth = truths(bench)[session]
     assert adds_up(truth)
     assert [gap.reason for gap in truth.gaps] == ([GapReason.CUT] if case == "cut stream" else [])
-    assert round(told.result["total_cost_usd"], 6) == round(truth.client.cost_usd, 6)
+    assert round(played.result["total_cost_usd"], 6) == round(truth.client.cost_usd, 6)
 
 
 def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
@@ -145,12 +145,12 @@ def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
     bench.run({"rules": rules}, "/compact keep the words", resume=session)
     bench.run({"rules": rules}, "four", resume=session)
 
-    told = truths(bench)
+    by_session = truths(bench)
 
-    assert all(adds_up(truth) for truth in told.values())
-    assert [gap.reason for gap in told[session].gaps] == [GapReason.COMPACTION]
-    assert told[forked].inherited_from == session
-    assert not told[forked].gaps
+    assert all(adds_up(truth) for truth in by_session.values())
+    assert [gap.reason for gap in by_session[session].gaps] == [GapReason.COMPACTION]
+    assert by_session[forked].inherited_from == session
+    assert not by_session[forked].gaps
 
 
 def test_a_denied_tool_is_marked_denied(bench):
@@ -196,9 +196,9 @@ def test_a_stopped_session_is_shown_up_to_its_end(bench, number):
         running.signal(number)
         running.wait(20)
 
-    told = Archive({"claude-code": (str(bench.config),)}).read_session(session)
+    stopped = Archive({"claude-code": (str(bench.config),)}).read_session(session)
 
-    assert [call.output for step in told.steps for call in step.tool_calls] == ["one"]
+    assert [call.output for step in stopped.steps for call in step.tool_calls] == ["one"]
     assert all(adds_up(truth) for truth in truths(bench).values())
 
 
@@ -209,8 +209,8 @@ def test_a_resting_agents_session_is_archived_unasked(bench):
     bench.run({"rules": CASES["several steps"]}, "Look around.", session=session)
 
     (source,) = bench.config.glob(f"projects/*/{session}.jsonl")
-    kept = next(iter(bench.root.glob(f"**/sessions/claude-code/{session}"))) / "transcript.jsonl"
-    until(lambda: kept.exists() and kept.read_bytes() == source.read_bytes())
+    copy = next(iter(bench.root.glob(f"**/sessions/claude-code/{session}"))) / "transcript.jsonl"
+    until(lambda: copy.exists() and copy.read_bytes() == source.read_bytes())
     source.unlink()
-    archive = Archive({"claude-code": (str(bench.config),)}, str(kept.parents[3]))
+    archive = Archive({"claude-code": (str(bench.config),)}, str(copy.parents[3]))
     assert archive.read_session(session).title == "Look around."

@@ -96,7 +96,7 @@ def test_table_of_all_sessions_ends_with_the_total(config_dir):
     assert "causes are known from requests in 3 of 3 sessions" in ran.err
 
 
-def test_times_before_which_nothing_counts(config_dir):
+def test_since_in_the_future_leaves_no_rows(config_dir):
     assert json.loads(within(config_dir, "cache", "--since", "2100-01-01", "--json").out) == {
         "rows": [],
         "totals": {"misses": 0, "recached_tokens": 0, "extra_cost_usd": 0.0, "causes": {}},

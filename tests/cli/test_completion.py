@@ -18,12 +18,12 @@ def project(tmp_path_factory):
 def complete_word(project, *words, program="flightlog", shell="zsh", cwd=None):
     """What a shell is offered for the last word."""
     variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
-    said = {
+    typed = {
         variable: f"{shell}_complete",
         "COMP_WORDS": " ".join((program, *words)),
         "COMP_CWORD": str(len(words)),
     }
-    ran = subprocess.run([FLIGHTLOG.with_name(program)], cwd=cwd or project.top, env={**project.environment(), **said},
+    ran = subprocess.run([FLIGHTLOG.with_name(program)], cwd=cwd or project.top, env={**project.environment(), **typed},
                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout.split()
@@ -39,7 +39,7 @@ def test_commands_options_and_ids_are_offered(project):
     assert "tax" in complete_word(project, "lab", "inspect", "t")
     assert "session-001-shop" in complete_word(project, "loop", "status", "--session", "s")
     assert any(
-        each.startswith("chat-") for each in complete_word(project, "dataset", "judge", "chat")
+        word.startswith("chat-") for word in complete_word(project, "dataset", "judge", "chat")
     )
     assert "cost-models" in complete_word(project, "retro", "feedback", "rate", "cost")
 
@@ -49,7 +49,7 @@ def test_the_other_names_complete_too(project):
     assert "status" in complete_word(project, "st", program="ralph-runtime")
 
 
-def test_where_nothing_is_nothing_is_offered_and_nothing_is_said(project, tmp_path):
+def test_unknown_prefix_completes_nothing_and_prints_no_error(project, tmp_path):
     assert complete_word(project, "lab", "inspect", "", cwd=tmp_path) == []
     assert complete_word(project, "session", "show", "no-such-beginning") == []
 

@@ -60,7 +60,7 @@ def archive(original, tmp_path):
     return config
 
 
-def stored(config, session=HURT):
+def find_stored_file(config, session=HURT):
     (path,) = (config / "home/sessions/claude-code" / session).glob("transcript.jsonl*.zst")
     return path
 
@@ -96,7 +96,7 @@ HARMS = {
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
 def test_damage_stays_in_its_session(archive, harm):
     within(archive, "session", "list")
-    harm(stored(archive))
+    harm(find_stored_file(archive))
 
     for with_index in (True, False):
         if not with_index:
@@ -105,7 +105,7 @@ def test_damage_stays_in_its_session(archive, harm):
         for command in REPORTS:
             assert within(archive, *command).code == 0, command
         listed = json.loads(within(archive, "session", "list", "--all", "--json").out)
-        assert sorted(each["session"] for each in listed) == SESSIONS
+        assert sorted(session["session"] for session in listed) == SESSIONS
         assert within(archive, "settle").code == 0
         assert within(archive, "privacy", "scan", HURT).code == 0
     usage = json.loads(within(archive, "session", "usage", "--by", "session", "--json").out)
@@ -117,7 +117,7 @@ def test_damage_stays_in_its_session(archive, harm):
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
 def test_verify_finds_what_reports_cannot_see(archive, harm):
     assert within(archive, "doctor", "--verify").code == 0
-    harm(stored(archive))
+    harm(find_stored_file(archive))
 
     ran = within(archive, "doctor", "--verify", "--json")
 
@@ -130,7 +130,7 @@ def test_verify_finds_what_reports_cannot_see(archive, harm):
 @pytest.mark.parametrize("harm", list(HARMS.values())[:-1], ids=list(HARMS)[:-1])
 def test_verify_restores_from_the_file_the_agent_still_has(archive, harm):
     (archive / "agent").rename(archive / "projects")
-    harm(stored(archive))
+    harm(find_stored_file(archive))
 
     ran = within(archive, "doctor", "--verify")
 
@@ -142,11 +142,11 @@ def test_verify_restores_from_the_file_the_agent_still_has(archive, harm):
         == "3 sessions verified, 0 faults repaired, 0 left\n"
     )
     listed = json.loads(within(archive, "session", "list", "--json").out)
-    assert {each["session"]: each["steps"] for each in listed}[HURT] == 1200
+    assert {session["session"]: session["steps"] for session in listed}[HURT] == 1200
 
 
 def test_verify_names_the_process_that_holds_a_session(archive):
-    with exclusive_lock(stored(archive).parent / ".lock", who="process 1, adopting"):
+    with exclusive_lock(find_stored_file(archive).parent / ".lock", who="process 1, adopting"):
         ran = within(archive, "doctor", "--verify")
 
     assert ran.code == 75
@@ -158,7 +158,7 @@ def test_verify_names_the_process_that_holds_a_session(archive):
 
 
 def test_a_changed_figure_is_found_by_the_sample_of_a_settle(archive):
-    change_digit(stored(archive, SESSIONS[0]))
+    change_digit(find_stored_file(archive, SESSIONS[0]))
 
     until(
         lambda: (
@@ -173,23 +173,23 @@ def test_a_changed_figure_is_found_by_the_sample_of_a_settle(archive):
 
 
 def test_a_damaged_session_is_read_around_its_bad_frame(archive):
-    flip(stored(archive))
+    flip(find_stored_file(archive))
 
     shown = within(archive, "session", "show", HURT)
 
     assert shown.code == 0
     assert "sealed data damaged or missing" in shown.out
     summary = next(
-        each
-        for each in json.loads(within(archive, "session", "list", "--json").out)
-        if each["session"] == HURT
+        session
+        for session in json.loads(within(archive, "session", "list", "--json").out)
+        if session["session"] == HURT
     )
     assert 0 < summary["steps"] < 1200
     assert summary["damage_count"] == 1
 
 
 def test_every_page_works_beside_a_damaged_session(archive, monkeypatch):
-    flip(stored(archive))
+    flip(find_stored_file(archive))
     for name, value in environment(archive).items():
         monkeypatch.setenv(name, value)
 
@@ -199,7 +199,7 @@ def test_every_page_works_beside_a_damaged_session(archive, monkeypatch):
             "/usage",
             "/search?q=hello",
             "/doctor?whole",
-            *(f"/sessions/{each}" for each in SESSIONS),
+            *(f"/sessions/{session}" for session in SESSIONS),
         ):
             assert pages.ask(path).status == 200, path
 
@@ -210,7 +210,7 @@ def test_a_session_directory_without_permission_hides_no_other(original):
         shutil.copytree(original, archive)
         for path in (archive.parent, archive, *archive.rglob("*")):
             path.chmod(0o777)
-        stored(archive).parent.chmod(0)
+        find_stored_file(archive).parent.chmod(0)
         commands = [*REPORTS, ("session", "list", "--json")]
         for command in commands:
             within(original, *command)  # loads every module while permissions do not count
@@ -218,7 +218,33 @@ def test_a_session_directory_without_permission_hides_no_other(original):
         ran = run_unprivileged(lambda: [tuple(within(archive, *command)) for command in commands])
 
     assert [code for code, _, _ in ran] == [0] * 5
-    assert sorted(each["session"] for each in json.loads(ran[-1][1])) == SESSIONS
+    assert sorted(session["session"] for session in json.loads(ran[-1][1])) == SESSIONS
+
+
+def test_init_and_doctor_name_a_data_directory_that_cannot_be_made(original, tmp_path):
+    commands = [("init", "--yes"), ("doctor",), ("status",)]
+    for command in commands:
+        within(tmp_path, *command)  # loads every module while permissions do not count
+    with tempfile.TemporaryDirectory() as folder:
+        config, closed = Path(folder) / "config", Path(folder) / "closed"
+        shutil.copytree(original, config)
+        (closed / "bin").mkdir(parents=True)
+        for path in (Path(folder), config, *config.rglob("*")):
+            path.chmod(0o777)
+        closed.chmod(0o555)
+        (closed / "bin").chmod(0)
+        environ = {"FLIGHTLOG_HOME": f"{closed}/data", "PATH": f"{closed}/bin"}
+
+        def run_commands():
+            ran = [tuple(within(config, *command, **environ)) for command in commands[:2]]
+            return [*ran, tuple(within(config, "status", FLIGHTLOG_HOME=f"{closed}/bin/data"))]
+
+        (code, _, error), (_, checks, _), (_, _, refused) = run_unprivileged(run_commands)
+
+        assert not (config / "settings.json").exists()
+    assert (code > 0, f"not writable: {closed}\n" in error) == (True, True)
+    assert f"not writable: {closed}\n" in checks
+    assert refused.startswith("flightlog: permission denied: ")
 
 
 def test_up_counts_archived_sessions_whose_original_is_gone(archive):
@@ -266,7 +292,7 @@ def test_the_hook_records_its_event_in_a_store_of_a_later_layout(archive):
     )
 
     assert ran.returncode == 0
-    root = stored(archive).parent
+    root = find_stored_file(archive).parent
     assert b'"event":"Stop"' in (root / "hooks.jsonl").read_bytes()
     assert "hooks.jsonl" not in json.loads((root / "meta.json").read_bytes())["hashes"]
 
@@ -331,7 +357,7 @@ def test_doctor_exits_1_after_lost_events_until_they_are_acknowledged(archive, t
     assert [path.read_text() for path in (archive / "home").glob("acknowledged-lost-*")] == ["33\n"]
 
 
-def test_verify_misses_a_session_whose_directory_is_gone(archive):
+def test_verify_reports_a_session_whose_directory_is_gone(archive):
     shutil.rmtree(archive / "home/sessions/claude-code" / HURT)
 
     lost = within(archive, "doctor", "--verify")
@@ -344,7 +370,7 @@ def test_verify_misses_a_session_whose_directory_is_gone(archive):
     assert within(archive, "doctor", "--verify", "--json").code == 0
 
 
-def test_a_lost_session_is_let_go_once_a_person_says_so(archive):
+def test_lost_session_is_reported_no_more_after_fix(archive):
     shutil.rmtree(archive / "home/sessions/claude-code" / HURT)
 
     codes = [

@@ -23,12 +23,12 @@ def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
 
     assert ran.code == 0, ran.err
     assert time.monotonic() - began < 20
-    told = json.loads(ran.out)
-    assert told["usage"]["total"]["output_tokens"] > 0
+    report = json.loads(ran.out)
+    assert report["usage"]["total"]["output_tokens"] > 0
     assert [path for path in tmp_path.iterdir() if path.name.startswith("flightlog-demo")] == []
 
 
-def test_what_it_shows_is_what_the_commands_printed():
+def test_demo_shows_what_its_commands_printed():
     out = within(None, "demo").out
 
     assert "ERROR: test_a_contract_of_january_31_renews_in_february" in out
@@ -74,13 +74,13 @@ def test_another_scenario_gives_another_story(tmp_path):
     )
 
     with perform_demo(open_runtime(), other) as shown:
-        told = shown.archive.read_session(shown.session)
+        session = shown.archive.read_session(shown.session)
         counted = shown.archive.usage_report(Breakdown.DAY, UTC).total
 
-    outputs = [call.output for step in told.steps for call in step.tool_calls]
+    outputs = [call.output for step in session.steps for call in step.tool_calls]
     assert any("42 answers" in output for output in outputs)
     assert not any("Compute monthly renewals" in output for output in outputs)
-    assert counted.responses == len(told.steps)
+    assert counted.responses == len(session.steps)
     assert shown.is_same_from_archive
     assert f"{shown.session}#1.4" in shown.search_hits
     assert shown.archived_bytes > 10_000

@@ -39,7 +39,7 @@ rules:
 """
 
 
-def test_with_the_real_client_it_ends_right_and_is_exact_in_half_a_minute(tmp_path):
+def test_demo_with_the_real_client_is_exact_within_half_a_minute(tmp_path):
     began = time.monotonic()
 
     ran = flightlog(
@@ -48,14 +48,16 @@ def test_with_the_real_client_it_ends_right_and_is_exact_in_half_a_minute(tmp_pa
 
     assert ran.code == 0, ran.err
     assert time.monotonic() - began < 60
-    told = json.loads(ran.out)
-    assert told["agent"] == "claude_code"
-    assert told["replay"]["certificate"]["verdict"] == "exact+prompt"
-    assert [told[end]["sessions"][0]["verifiers"][0]["passed"] for end in ("source", "branch")] == [
+    report = json.loads(ran.out)
+    assert report["agent"] == "claude_code"
+    assert report["replay"]["certificate"]["verdict"] == "exact+prompt"
+    assert [
+        report[end]["sessions"][0]["verifiers"][0]["passed"] for end in ("source", "branch")
+    ] == [
         False,
         True,
     ]
-    assert told["comparison"]["side_by_side"]["first_divergence"] == 7
+    assert report["comparison"]["side_by_side"]["first_divergence"] == 7
 
 
 def harness(root, *words):
@@ -67,19 +69,19 @@ def harness(root, *words):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
+def test_branches_of_a_failed_run_pass_its_verifiers(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "run.yaml").write_text(CONFIG)
     (tmp_path / "script.yaml").write_text(SCRIPT)
     code, out, err = harness(tmp_path, "run", "run.yaml", "--run-name", "try", "--json")
     assert code == 0, err
-    assert [each["passed"] for each in json.loads(out)["sessions"][0]["verifiers"]] == [
+    assert [verifier["passed"] for verifier in json.loads(out)["sessions"][0]["verifiers"]] == [
         False,
         False,
     ]
 
     points = json.loads(harness(tmp_path, "branch-points", "try", "--json")[1])
-    assert [(each["turn"], each["kind"]) for each in points] == [(2, "error")]
+    assert [(point["turn"], point["kind"]) for point in points] == [(2, "error")]
     assert "error" in harness(tmp_path, "branch-points", "try")[1]
     turns = harness(tmp_path, "replay", "try", "--list-turns")[1]
     assert [line.split()[0] for line in turns.splitlines()] == ["turn", "1", "2", "3"]
@@ -88,17 +90,19 @@ def test_from_a_run_that_went_wrong_to_two_branches_that_went_right(tmp_path):
     code, out, err = harness(tmp_path, "replay", "try", *words)
 
     assert code == 0, err
-    told = json.loads(out)
-    assert [each["replay"]["certificate"]["verdict"] for each in told] == ["exact+prompt"] * 2
-    assert [[one["passed"] for one in each["sessions"][0]["verifiers"]] for each in told] == [
-        [True, True]
+    branches = json.loads(out)
+    assert [branch["replay"]["certificate"]["verdict"] for branch in branches] == [
+        "exact+prompt"
     ] * 2
+    assert [
+        [one["passed"] for one in branch["sessions"][0]["verifiers"]] for branch in branches
+    ] == [[True, True]] * 2
     assert not list((tmp_path / "work").iterdir()), "runs and branches work in copies"
-    side = harness(tmp_path, "compare", "try", told[0]["run_name"])[1]
+    side = harness(tmp_path, "compare", "try", branches[0]["run_name"])[1]
     assert "they diverge in turn 2" in side
 
     later = json.loads(harness(tmp_path, "replay", "try", "--turn", "3", "--json")[1])[0]["replay"]
-    assert [each["kind"] for each in later["side_effects_not_restored"]] == ["network"]
+    assert [effect["kind"] for effect in later["side_effects_not_restored"]] == ["network"]
     code, _, err = harness(tmp_path, "replay", "try", "--turn", "9")
     assert code == 1
     assert "turns 1 to 3" in err

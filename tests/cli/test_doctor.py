@@ -7,17 +7,17 @@ from support.transcripts import SESSION, user, write
 
 def findings(root, **more):
     ran = within(root, "doctor", "--json", **more)
-    return ran.code, {(each["level"], each["subject"]) for each in json.loads(ran.out)}
+    return ran.code, {(finding["level"], finding["subject"]) for finding in json.loads(ran.out)}
 
 
-def test_a_sound_machine_is_exit_code_0(tmp_path):
+def test_doctor_exits_0_on_a_sound_machine(tmp_path):
     write(tmp_path, SESSION, user("x"))
 
-    code, found = findings(tmp_path)
+    code, pairs = findings(tmp_path)
 
     assert code == 0
-    assert ("ok", "recordings") in found
-    assert ("warning", "retention") in found
+    assert ("ok", "recordings") in pairs
+    assert ("warning", "retention") in pairs
 
 
 def test_a_directory_in_the_settings_that_does_not_exist_is_named(tmp_path):
@@ -29,7 +29,7 @@ def test_a_directory_in_the_settings_that_does_not_exist_is_named(tmp_path):
     assert ("warning", "sessions") in findings(tmp_path, **more)[1]
 
 
-def test_damage_is_exit_code_3_and_names_the_place(tmp_path):
+def test_doctor_exits_3_on_damage_and_names_its_location(tmp_path):
     path = write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2))
 
     ran = within(tmp_path, "doctor")
@@ -42,10 +42,10 @@ def test_damage_is_exit_code_3_and_names_the_place(tmp_path):
 def test_unknown_records_and_a_clock_in_the_future_are_reported(tmp_path):
     write(tmp_path, SESSION, user("x", timestamp="2199-01-01T00:00:00Z"), {"type": "hologram"})
 
-    _, found = findings(tmp_path)
+    _, pairs = findings(tmp_path)
 
-    assert ("note", "format") in found
-    assert ("warning", "clock") in found
+    assert ("note", "format") in pairs
+    assert ("warning", "clock") in pairs
 
 
 def test_a_home_that_others_can_read_is_reported(tmp_path):
@@ -61,9 +61,9 @@ def test_open_permissions_are_reported_once(tmp_path):
 
     ran = within(tmp_path, "doctor", "--json", FLIGHTLOG_HOME=str(tmp_path / "open"))
 
-    assert [each["subject"] for each in json.loads(ran.out) if "other" in each["message"]] == [
-        "home"
-    ]
+    assert [
+        finding["subject"] for finding in json.loads(ran.out) if "other" in finding["message"]
+    ] == ["home"]
 
 
 def test_a_broken_edit_of_the_runtime_state_is_reported_with_its_line(tmp_path):
@@ -88,7 +88,7 @@ def everything(folder):
     }
 
 
-def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
+def test_second_fix_changes_nothing_and_no_byte_is_lost(tmp_path):
     write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2))
     home = tmp_path / "home"
     within(tmp_path, "settle")
@@ -109,11 +109,11 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
     index.write_bytes(b"damaged once more" * 100)
     within(tmp_path, "doctor", "--fix")
 
-    repaired = [each["message"] for each in first if each["subject"] == "repaired"]
+    repaired = [finding["message"] for finding in first if finding["subject"] == "repaired"]
     assert any("damaged index" in text for text in repaired)
     assert any("notes.txt" in text for text in repaired)
     assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
-    assert [each for each in second if each["subject"] == "repaired"] == []
+    assert [finding for finding in second if finding["subject"] == "repaired"] == []
     assert {name: body for name, body in settled.items() if "index-" not in name} == {
         name: body for name, body in after.items() if "index-" not in name
     }
@@ -152,17 +152,17 @@ def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path
 def test_damage_is_reported_once_a_file_with_a_command(tmp_path):
     write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2), b"{torn", user("z", 3))
 
-    found = json.loads(within(tmp_path, "doctor", "--json").out)
+    reported = json.loads(within(tmp_path, "doctor", "--json").out)
 
-    (damage,) = [each for each in found if each["subject"] == "damage"]
+    (damage,) = [finding for finding in reported if finding["subject"] == "damage"]
     assert "(2)" in damage["message"]
     assert damage["next_command"] == f"flightlog session show {SESSION}"
     lines = sum(path.read_bytes().count(b"\n") for path in tmp_path.rglob("*.jsonl"))
-    (read,) = [each for each in found if each["subject"] == "recordings"]
+    (read,) = [finding for finding in reported if finding["subject"] == "recordings"]
     assert f"{lines} records read" in read["message"]
 
 
 def test_samples_are_not_warned_about(tmp_path):
     ran = within(tmp_path, "--samples", "doctor", "--json", XDG_CACHE_HOME=str(tmp_path))
 
-    assert {each["level"] for each in json.loads(ran.out)} == {"ok"}
+    assert {finding["level"] for finding in json.loads(ran.out)} == {"ok"}

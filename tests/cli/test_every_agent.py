@@ -8,7 +8,7 @@ import pytest
 from flightlog.agents import agent_names
 from support.cli_runs import within
 from support.client_recordings import ROOT, lay_out_home
-from support.judges import HARBORS, STRICT, validated
+from support.judges import HARBORS, STRICT, validate_files
 
 OTHERS = [name for name in agent_names() if name != "claude-code"]
 CASES = [
@@ -80,10 +80,10 @@ def test_search_finds_a_prompt(home):
 def test_a_search_by_agent_alone_shows_text_in_every_hit(home):
     query = f"agent:{home[0]}"
 
-    found = run_json(home, "session", "search", query, "--limit", "0")
+    report = run_json(home, "session", "search", query, "--limit", "0")
 
-    assert found["hits"]
-    assert [hit for hit in found["hits"] if not hit["snippet"]] == []
+    assert report["hits"]
+    assert [hit for hit in report["hits"] if not hit["snippet"]] == []
 
 
 def test_the_copy_reads_the_same_when_the_original_is_gone(home, tmp_path):
@@ -114,7 +114,7 @@ def test_harbor_accepts_the_trajectories_and_nothing_is_lost(home, version, tmp_
         findings = [finding for report in reports for finding in report["findings"]]
         assert missing == []
         assert [item for item in findings if item["severity"] == "error"] == []
-    assert not any(validated(version, sorted(tmp_path.rglob("*.json"))).values())
+    assert not any(validate_files(version, sorted(tmp_path.rglob("*.json"))).values())
 
 
 def test_doctor_finds_no_damage_and_no_unknown_record(home):

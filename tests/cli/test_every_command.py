@@ -36,7 +36,7 @@ def leaves(group, *path):
 EVERY = dict(leaves(cli))
 
 
-def test_the_walk_finds_the_commands_there_are():
+def test_walk_over_commands_finds_all_of_them():
     assert len(EVERY) > 90
     assert {
         "up",
@@ -51,18 +51,18 @@ def test_the_walk_finds_the_commands_there_are():
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_command_has_json_or_a_reason(name):
-    flags = {flag for each in EVERY[name].params for flag in each.opts}
+    flags = {flag for option in EVERY[name].params for flag in option.opts}
 
     assert ("--json" in flags) != (name in WITHOUT_JSON)
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_option_says_what_it_does_in_a_sentence(name):
-    for each in EVERY[name].params:
-        if isinstance(each, click.Option):
-            assert each.help, f"{name} {each.opts[0]} says nothing"
-            assert re.match(r"[A-Z]|--", each.help), f"{name}: {each.help}"
-            assert each.help.endswith((".", "…")), f"{name}: {each.help}"
+    for option in EVERY[name].params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{name} {option.opts[0]} says nothing"
+            assert re.match(r"[A-Z]|--", option.help), f"{name}: {option.help}"
+            assert option.help.endswith((".", "…")), f"{name}: {option.help}"
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -96,7 +96,7 @@ def run_command(tmp_path, monkeypatch):
     return run
 
 
-def test_an_issue_is_carried_along_in_json(run_command):
+def test_issue_workflow_prints_json_at_every_step(run_command):
     draft = run_command("issue", "report-bug", "--title", "Broken", "--description", "It fails")
     run_command("issue", "process")
     (cluster,) = run_command("issue", "clusters")
@@ -106,7 +106,7 @@ def test_an_issue_is_carried_along_in_json(run_command):
     assert draft["path"].endswith(".json")
     assert run_command("issue", "approve", cluster["id"]) == {"approved_clusters": [cluster["id"]]}
     assert run_command("issue", "publish", "--dry-run")["is_written"] is False
-    assert [each["path"] for each in run_command("issue", "preview")] == run_command(
+    assert [issue["path"] for issue in run_command("issue", "preview")] == run_command(
         "issue", "publish", "--dry-run"
     )["files"]
     (path,) = run_command("issue", "publish")["files"]
@@ -125,10 +125,10 @@ def test_an_issue_is_carried_along_in_json(run_command):
 
 
 def test_feedback_and_preferences_are_kept_in_json(run_command):
-    found = run_command("retro", "export.json", "--no-draw")["patterns"]
+    patterns = run_command("retro", "export.json", "--no-draw")["patterns"]
 
     for words in (
-        ("rate", found[0]["id"], "4"),
+        ("rate", patterns[0]["id"], "4"),
         ("answer", "overall_value", "much", "--rating", "4"),
         ("gap", "It misses something"),
     ):
@@ -140,7 +140,7 @@ def test_feedback_and_preferences_are_kept_in_json(run_command):
     assert run_command("retro", "prefs", "show")["focus_areas"] == ["a", "b"]
 
 
-def test_what_an_artifact_saved_is_taken_in_in_json(run_command, tmp_path):
+def test_feedback_saved_by_an_artifact_is_imported_as_json(run_command, tmp_path):
     (tmp_path / "feedback.json").write_text(json.dumps({"ratings": {"activity": 4}}))
 
     assert run_command("retro", "feedback", "import", str(tmp_path / "feedback.json"))[

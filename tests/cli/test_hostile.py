@@ -128,10 +128,10 @@ def hostile(tmp_path_factory):
     "command", [COMMANDS[place] for place in (0, 3, 4, 6, 9, 14, 16, 18)], ids=" ".join
 )
 def test_nothing_but_our_own_colours_reaches_the_terminal(hostile, command):
-    told = on_a_terminal(hostile, *command)
+    screen = on_a_terminal(hostile, *command)
 
-    assert len(told) > 40
-    rest = OURS.sub("", told).replace("\r\n", "\n").replace("\n\r", "\n")
+    assert len(screen) > 40
+    rest = OURS.sub("", screen).replace("\r\n", "\n").replace("\n\r", "\n")
     assert (
         re.findall(
             r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069]", rest

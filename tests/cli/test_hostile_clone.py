@@ -156,13 +156,13 @@ def test_a_run_and_a_loop_do_not_run_what_a_clone_configures(trap, tmp_path):
         subprocess.Popen(words, cwd=where, env=environment(config), **out)
         for words, where in ((lab, tmp_path), (loop, top), (loop, inner))
     ]
-    said = [process.communicate(timeout=120)[0].decode() for process in started]
+    outputs = [process.communicate(timeout=120)[0].decode() for process in started]
 
-    assert [process.returncode for process in started] == [0, 0, 0], said
+    assert [process.returncode for process in started] == [0, 0, 0], outputs
     assert_not_sprung(markers)
 
 
-def test_plain_git_springs_the_traps(trap):
+def test_plain_git_runs_what_a_clone_configures(trap):
     _, folders, markers = trap
     for folder, marker in zip(folders, markers, strict=True):
         subprocess.run(

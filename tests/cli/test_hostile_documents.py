@@ -30,7 +30,7 @@ print(ran.returncode, used.ru_maxrss // 1024, used.ru_utime + used.ru_stime)
 """
 
 
-def measured(folder, *words):
+def run_measured(folder, *words):
     """Run a command; return its exit code, megabytes, processor seconds and everything it printed."""
     home = {
         "HOME": str(folder),
@@ -63,11 +63,11 @@ def test_command_refuses_a_hostile_file_in_bounded_time_and_memory(tmp_path, com
     for name in set(command.split()) & FILES.keys():
         (tmp_path / name).write_text(FILES[name])
 
-    got, memory, seconds, said = measured(
+    got, memory, seconds, output = run_measured(
         tmp_path, *command.removesuffix(" flightlog.toml").split()
     )
 
-    assert (got, "Traceback" in said, why in said) == (code, False, True), said
+    assert (got, "Traceback" in output, why in output) == (code, False, True), output
     assert (memory <= MEMORY_MB_MAX, seconds <= CPU_S_MAX) == (True, True), (memory, seconds)
 
 
@@ -76,9 +76,9 @@ def test_zip_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path, unit
     with zipfile.ZipFile(tmp_path / "export.zip", "w", zipfile.ZIP_DEFLATED) as box:
         box.writestr("conversations.json", b'[{"a": "' + unit * (20_000_000 // len(unit)))
 
-    code, memory, seconds, said = measured(
+    code, memory, seconds, output = run_measured(
         tmp_path, "retro", "analyze", str(tmp_path / "export.zip")
     )
 
-    assert (code, "50 times its size" in said) == (3, True), said
+    assert (code, "50 times its size" in output) == (3, True), output
     assert (memory <= MEMORY_MB_MAX, seconds <= CPU_S_MAX) == (True, True), (memory, seconds)

@@ -70,9 +70,9 @@ def test_a_dry_run_shows_and_writes_nothing(machine):
 
 
 def test_json_tells_the_change(machine):
-    told = json.loads(init(machine, "--json", "--yes").stdout)
+    change = json.loads(init(machine, "--json", "--yes").stdout)
 
-    assert (told["is_written"], told["is_needed"], told["settings_path"]) == (
+    assert (change["is_written"], change["is_needed"], change["settings_path"]) == (
         True,
         True,
         str(settings(machine)),
@@ -97,7 +97,7 @@ def test_a_project_gets_its_local_settings(machine, tmp_path):
     init(machine, "--project", "--yes", cwd=project)
 
     assert [path.name for path in (project / ".claude").iterdir()] == ["settings.local.json"]
-    assert list(home(machine).iterdir()) == []
+    assert [path.name for path in home(machine).iterdir()] == [".local"]
 
 
 def test_another_config_directory_is_honoured(machine, tmp_path):
@@ -123,7 +123,7 @@ def test_only_events_every_client_here_knows_are_registered(machine, tmp_path, v
     assert len(read(machine)["hooks"]) == count
 
 
-def test_the_named_client_decides(machine):
+def test_version_of_the_named_client_decides_the_events(machine):
     init(machine | {"FLIGHTLOG_CLAUDE": str(agent_program("2.0.76"))}, "--yes")
 
     assert len(read(machine)["hooks"]) == 12
@@ -224,12 +224,13 @@ def test_uninstall_restores_every_byte_that_init_changed(machine, project, tmp_p
 
     report = json.loads(done.stdout)
     after = contents(project, home(machine))
-    kept = {leftover["path"] for leftover in report["leftovers"]}
+    leftovers = {leftover["path"] for leftover in report["leftovers"]}
     assert (done.returncode, report["is_written"], len(report["removals"])) == (0, True, 4)
     new = {path for path in after if path not in before}
-    assert {path for path in new if kept.isdisjoint(map(str, [path, *path.parents]))} == set()
+    assert {path for path in new if leftovers.isdisjoint(map(str, [path, *path.parents]))} == set()
     assert {path for path in before if after.get(path) != before[path]} == set()
-    assert {str(project / ".git-ml"), sys.prefix} <= kept
+    assert {str(project / ".git-ml"), sys.prefix} <= leftovers
+    assert [path for path in leftovers if not Path(path).exists()] == []
     assert all(leftover["command"] for leftover in report["leftovers"])
 
 
@@ -313,14 +314,28 @@ def test_uninstall_cleans_a_directory_that_a_hook_reported(machine, tmp_path):
     assert not (other / "settings.json").exists()
 
 
+def test_uninstall_finds_what_init_wrote_before_any_session(machine, tmp_path):
+    top, other = tmp_path / "new", tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    before = contents(top)
+    assert init({**machine, "CLAUDE_CONFIG_DIR": str(other)}, "--yes").returncode == 0
+    assert init(machine, "--project", "--yes", cwd=top).returncode == 0
+
+    report = json.loads(uninstall(machine, "--yes", "--json", cwd=tmp_path).stdout)
+
+    assert contents(top) == before
+    assert not (other / "settings.json").exists()
+    assert all(Path(leftover["path"]).exists() for leftover in report["leftovers"])
+
+
 def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, project, tmp_path):
     program = {**machine, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{machine['PATH']}"}
     words = [*FLIGHTLOG, "dataset", "install-hooks"]
     subprocess.run(words, env=program, cwd=project, capture_output=True, check=True)
 
     def commands():
-        told = json.loads(uninstall(machine, "--yes", "--json", cwd=tmp_path).stdout)
-        commands = [leftover["command"] for leftover in told["leftovers"]]
+        report = json.loads(uninstall(machine, "--yes", "--json", cwd=tmp_path).stdout)
+        commands = [leftover["command"] for leftover in report["leftovers"]]
         return [command for command in commands if "install-hooks --remove" in command]
 
     (command,) = commands()

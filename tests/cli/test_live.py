@@ -29,16 +29,16 @@ def desk(tmp_path):
 
 
 def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
-    told = within(desk.config, "status")
+    board = within(desk.config, "status")
     as_json = json.loads(within(desk.config, "status", "--json").out)
 
-    assert told.code == 0
+    assert board.code == 0
     assert (
-        told.out.index("Primary Account")
-        < told.out.index("SESSION")
-        < told.out.index("1 session in the agent's files")
+        board.out.index("Primary Account")
+        < board.out.index("SESSION")
+        < board.out.index("1 session in the agent's files")
     )
-    assert "Hooks missing" in told.out
+    assert "Hooks missing" in board.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
     assert as_json["source_sessions"] == 1
 
@@ -48,8 +48,8 @@ def test_watch_shows_the_last_state_while_another_process_collects(desk):
     now_ms = int(time.time() * 1000)
     desk.responses(session_id(2), (now_ms - MINUTE_MS, 10_000, 100))
     desk.hook(session_id(2), "Stop", now_ms - MINUTE_MS)
-    with (desk.where().folder / runtime_state.OWN / LOCK).open("a") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with (desk.where().folder / runtime_state.OWN / LOCK).open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         meanwhile = within(desk.config, "watch")
     assert (meanwhile.code, "1 running" in meanwhile.out) == (0, True), meanwhile.err
     assert "2 running" in within(desk.config, "watch").out
@@ -81,7 +81,7 @@ def test_a_label_is_given_shown_and_kept(desk):
     assert (missing.code, "flightlog live profiles" in missing.err) == (1, True)
 
 
-def test_a_swap_by_hand_splits_the_cost_and_without_words_it_advises(desk):
+def test_swap_splits_the_cost_and_without_arguments_advises(desk):
     within(desk.config, "status")
     text = desk.yaml.read_text().replace(
         "authProfiles:\n", "authProfiles:\n  - profileId: work\n    label: Work\n"
@@ -123,11 +123,11 @@ def test_cleanup_moves_old_sessions_to_a_compressed_archive(desk):
     assert within(desk.config, "live", "cleanup", "--days", "0").out == f"{ONE}\n"
 
     assert "sessionId" not in desk.yaml.read_text()
-    assert [each["sessionId"] for each in desk.archived()] == [ONE]
+    assert [session["sessionId"] for session in desk.list_archived()] == [ONE]
     assert [path.suffix for path in (desk.folder / "archive").iterdir()] == [".zst"]
 
 
-def test_pages_and_marks_of_sessions_long_gone_go_and_others_stay(tmp_path):
+def test_cleanup_removes_only_pages_and_marks_of_old_sessions(tmp_path):
     old = time.time() - 8 * 86_400
     for name in (f"{ONE}.json", "billing-shared.json", "sessions.json", f"{session_id(2)}.json"):
         (tmp_path / name).write_text("{}")

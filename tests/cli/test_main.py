@@ -94,7 +94,7 @@ def test_an_error_is_one_line_a_hint_and_its_exit_code(capsys, error, code):
 
 def test_an_interruption_is_130_and_debug_shows_the_traceback(capsys):
     @click.command()
-    def interrupted():
+    def raise_interrupt():
         raise KeyboardInterrupt
 
     @click.command()
@@ -102,7 +102,7 @@ def test_an_interruption_is_130_and_debug_shows_the_traceback(capsys):
     def fails(*, debug):
         raise NotFound("x")
 
-    assert run_command(interrupted, "flightlog", []) == 130
+    assert run_command(raise_interrupt, "flightlog", []) == 130
     assert "interrupted" in capsys.readouterr().err
     with pytest.raises(NotFound):
         run_command(fails, "flightlog", ["--debug"])
@@ -111,7 +111,7 @@ def test_an_interruption_is_130_and_debug_shows_the_traceback(capsys):
 @pytest.mark.parametrize(
     "arguments", [("nonsense",), ("session", "nonsense"), ("session", "show"), ("up", "--nonsense")]
 )
-def test_what_cannot_be_understood_is_exit_code_2_without_a_traceback(arguments):
+def test_invalid_arguments_exit_with_2_and_no_traceback(arguments):
     ran = within(None, *arguments)
 
     assert ran.code == 2
@@ -143,27 +143,27 @@ def test_several_config_dirs_are_read_together(tmp_path):
     )
     both = f"{one.parents[2]}, {two.parents[2]}"
 
-    told = json.loads(within(tmp_path, "session", "list", "--json", CLAUDE_CONFIG_DIR=both).out)
+    sessions = json.loads(within(tmp_path, "session", "list", "--json", CLAUDE_CONFIG_DIR=both).out)
 
-    assert {each["title"] for each in told} == {"one", "two"}
+    assert {session["title"] for session in sessions} == {"one", "two"}
 
 
-def test_the_home_directory_is_where_sessions_are_without_a_word(tmp_path):
+def test_sessions_are_read_from_the_home_directory_by_default(tmp_path):
     write(tmp_path / ".claude", SESSION, user("at home"))
     ran = within(None, "session", "list", "--json", HOME=str(tmp_path))
 
-    assert [each["title"] for each in json.loads(ran.out)] == ["at home"]
+    assert [session["title"] for session in json.loads(ran.out)] == ["at home"]
 
 
 @pytest.mark.parametrize(
-    "said", ["session list", "session show 2123f2df --full", "session usage", "--help"]
+    "line", ["session list", "session show 2123f2df --full", "session usage", "--help"]
 )
-def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path, said):
+def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path, line):
     root = config_dir(tmp_path, "2.1.325/multi-turn-tools")
     reader, writer = os.pipe()
     os.close(reader)
 
-    command = [FLIGHTLOG, *said.split()]
+    command = [FLIGHTLOG, *line.split()]
     ran = subprocess.run(
         command, env=environment(root), stdout=writer, stderr=subprocess.PIPE, check=False
     )
@@ -175,7 +175,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path, said):
     ) == (0, [])
 
 
-def test_an_output_that_cannot_hold_our_characters_is_no_failure(tmp_path):
+def test_output_encoding_without_our_characters_is_no_failure(tmp_path):
     root = config_dir(tmp_path, "2.1.325/multi-turn-tools")
 
     ran = flightlog(root, "session", "show", "2123f2df", PYTHONIOENCODING="ascii")
@@ -212,6 +212,8 @@ def test_every_extra_is_one_the_package_has():
     ("words", "meant"),
     [
         (("sesion",), "session"),
+        (("harness", "list"), "lab"),
+        (("usage", "--json"), "session usage"),
         (("session", "lst"), "list"),
         (("retro", "patern"), "patterns"),
         (("session", "list", "--projct", "x"), "--project"),

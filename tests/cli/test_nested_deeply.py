@@ -27,12 +27,12 @@ COMMANDS = (
 )
 
 
-def nested(depth: int) -> str:
+def nest_json(depth: int) -> str:
     """Objects and arrays within each other."""
     return '{"a":[' * (depth // 2) + '"deep"' + "]}" * (depth // 2)
 
 
-def recorded(root, depth):
+def record_session(root, depth):
     """A session with a call, a result and an answer; the first two hold what is nested."""
     call = reply(
         "m1",
@@ -41,15 +41,15 @@ def recorded(root, depth):
         content=[{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"x": "HERE"}}],
     )
     result = prompt([{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}], at=3)
-    told = json.loads(result) | {"toolUseResult": "HERE"}
-    lines = [call, json.dumps(told).encode() + b"\n"]
-    deep = [line.replace(b'"HERE"', nested(depth).encode()) for line in lines]
+    returned = json.loads(result) | {"toolUseResult": "HERE"}
+    lines = [call, json.dumps(returned).encode() + b"\n"]
+    deep = [line.replace(b'"HERE"', nest_json(depth).encode()) for line in lines]
     put(root, SESSION, prompt("hello there", at=1), *deep, reply("m2", 5, at=4, text="hello again"))
 
 
 @pytest.mark.parametrize("depth", [DEPTH_MAX - 20, 2 * DEPTH_MAX - 20, 980, 5000, 50_000])
 def test_no_command_ends_in_a_traceback(tmp_path, depth):
-    recorded(tmp_path, depth)
+    record_session(tmp_path, depth)
 
     for command in COMMANDS:
         ran = flightlog(tmp_path, *(word.format(out=tmp_path) for word in command))
@@ -62,7 +62,7 @@ def test_no_command_ends_in_a_traceback(tmp_path, depth):
 
 
 def test_what_is_nested_too_deeply_is_damage_with_a_place(tmp_path):
-    recorded(tmp_path, 5000)
+    record_session(tmp_path, 5000)
 
     ran = flightlog(tmp_path, "doctor", "--json")
 

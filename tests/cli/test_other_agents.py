@@ -10,7 +10,7 @@ import pytest
 
 from support.cli_runs import within
 from support.recordings import config_dir
-from support.small_agent import SESSION, registered, write_session
+from support.small_agent import SESSION, registering_agent, write_session
 
 GIT = ("git", "-c", "user.name=dev", "-c", "user.email=dev@example.invalid")
 
@@ -20,7 +20,7 @@ def machine(tmp_path_factory):
     """A machine with one session of Claude Code and one of the small agent."""
     folder = config_dir(tmp_path_factory.mktemp("both"), "2.1.325/single-turn")
     write_session(folder / "tinker", {"type": "odd", "ms": 8_000, "id": "o1"})
-    with registered():
+    with registering_agent():
         yield folder
 
 
@@ -59,11 +59,11 @@ def test_an_unknown_agent_is_refused_with_the_known_ones(machine):
         assert "claude-code" in ran.err
 
 
-def test_search_by_agent_alone_finds_what_was_said(machine):
-    found = run_json(machine, "session", "search", "agent:claude-code")
+def test_search_by_agent_alone_finds_its_messages(machine):
+    report = run_json(machine, "session", "search", "agent:claude-code")
 
-    assert len(found["hits"]) == found["total"] == 2
-    assert all(hit["snippet"] for hit in found["hits"])
+    assert len(report["hits"]) == report["total"] == 2
+    assert all(hit["snippet"] for hit in report["hits"])
 
 
 def test_usage_by_agent_and_of_one_agent(machine):
@@ -202,10 +202,18 @@ def test_doctor_lists_agents_and_what_they_keep(machine):
     assert "1 record of unknown format: Tinker odd" in messages
     assert any(message.startswith("1 Tinker session: ") for message in messages)
     assert "new: Tinker odd (1 record)" in [finding["message"] for finding in formats]
-    kept = {row["agent"]: row for row in formats if row["subject"] == "fidelity"}
+    fidelity = {row["agent"]: row for row in formats if row["subject"] == "fidelity"}
     facts = ("prompt", "tools", "thinking", "usage", "exit_codes", "permissions", "files")
-    assert [kept["tinker"][fact] for fact in facts] == [False, True, True, True, True, False, True]
-    assert all(kept["claude-code"][fact] for fact in facts)
+    assert [fidelity["tinker"][fact] for fact in facts] == [
+        False,
+        True,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+    assert all(fidelity["claude-code"][fact] for fact in facts)
     assert table[0].split()[:4] == ["recorded", "by", "prompt", "tools"]
     assert next(line for line in table if line.startswith("tinker")).split()[1:4] == [
         "-", "kept", "kept"]  # fmt: skip
@@ -224,14 +232,14 @@ def test_settings_name_more_directories_of_an_agent(machine, tmp_path):
     settings = tmp_path / "flightlog.toml"
     settings.write_text(f'[agents]\ndirectories = "tinker={tmp_path}/b, tinker={tmp_path}/none"\n')
 
-    def listed(**more):
+    def list_tinker_sessions(**more):
         rows = run_json(machine, "session", "list", "--agent", "tinker", **more)
         return {row["session"] for row in rows}
 
     both = {SESSION, "tinker-0002"}
-    assert listed() == {SESSION}
-    assert listed(FLIGHTLOG_CONFIG=str(settings)) == both
-    assert listed(FLIGHTLOG_AGENTS_DIRECTORIES=f"tinker={tmp_path}/b") == both
+    assert list_tinker_sessions() == {SESSION}
+    assert list_tinker_sessions(FLIGHTLOG_CONFIG=str(settings)) == both
+    assert list_tinker_sessions(FLIGHTLOG_AGENTS_DIRECTORIES=f"tinker={tmp_path}/b") == both
 
 
 def test_a_project_does_not_decide_which_directories_are_read(machine, tmp_path, monkeypatch):

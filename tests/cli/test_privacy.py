@@ -106,10 +106,10 @@ def test_redact_separate_takes_each_line_as_a_document(run, tmp_path):
 def test_scan_reports_every_occurrence_that_redact_removes(run, tmp_path):
     (tmp_path / "x.txt").write_text(f"{BARE}\n{NAMED}\n{BARE}\n")
 
-    found = run("privacy", "scan", "x.txt", "--json").stdout.splitlines()
+    lines = run("privacy", "scan", "x.txt", "--json").stdout.splitlines()
     clean = run("privacy", "redact", "x.txt").stdout
 
-    assert [json.loads(line)["line"] for line in found] == [1, 2, 3]
+    assert [json.loads(line)["line"] for line in lines] == [1, 2, 3]
     assert clean.count("<secret:") == 3
 
 

@@ -71,7 +71,7 @@ def test_retro_and_usage_agree_on_total_and_model(machine, reports, tmp_path, mo
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
     ran = within(machine, "retro", "analyze", "--sessions", "--json")
-    patterns = {each["id"]: each for each in json.loads(ran.out)["patterns"]}
+    patterns = {pattern["id"]: pattern for pattern in json.loads(ran.out)["patterns"]}
 
     costliest = max(reports["model"]["rows"], key=lambda row: row["cost_usd"] or 0)
     label = patterns["cost-models"]["label"]
@@ -101,7 +101,7 @@ def test_prompts_cost_at_most_the_total(machine, reports, tmp_path, monkeypatch)
     pattern = next(p for p in json.loads(ran.out)["patterns"] if p["id"] == "cost-turns")
 
     assert float(pattern["detail"].split()[0]) <= reports["model"]["total"]["cost_usd"] + 0.006
-    texts = [each["address"].partition("#")[0] for each in pattern["evidence"]]
+    texts = [evidence["address"].partition("#")[0] for evidence in pattern["evidence"]]
     assert not (SESSION in texts and OTHER in texts)
 
 

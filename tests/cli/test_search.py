@@ -19,12 +19,12 @@ PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
 def documented_searches():
     """Return the arguments of every search that README, docs and `--help` show."""
     texts = [path.read_text() for path in PAGES]
-    found = [
+    lines = [
         line
         for text in texts
         for line in re.findall(r"flightlog (?:--samples )?session search .*", text)
     ]
-    commands = {re.split(r"\s+#|`", line)[0].strip() for line in found}
+    commands = {re.split(r"\s+#|`", line)[0].strip() for line in lines}
     words = [shlex.split(command.replace("--samples ", ""))[3:] for command in sorted(commands)]
     return [given for given in words if given[0] not in {"[OPTIONS]", "-h"}]
 
@@ -47,11 +47,20 @@ def index_state(folder):
 
 @pytest.mark.parametrize("words", documented_searches(), ids=" ".join)
 def test_every_documented_search_finds_something(tmp_path, words):
-    found = json.loads(samples(tmp_path, *words, "--json").out)
+    report = json.loads(samples(tmp_path, *words, "--json").out)
 
-    assert found["total"] >= len(found["hits"]) > 0
-    assert set(found["hits"][0]) == {
-        *("address", "session", "project", "at_ms", "cost_usd", "snippet", "agent"),
+    assert report["total"] >= len(report["hits"]) > 0
+    assert set(report["hits"][0]) == {
+        *(
+            "address",
+            "session",
+            "project",
+            "at_ms",
+            "cost_usd",
+            "snippet",
+            "agent",
+            "is_lower_bound",
+        ),
     }
 
 
@@ -98,8 +107,8 @@ def test_other_sources_leave_the_index_alone(tmp_path):
     home = str(tmp_path / "home")
 
     def search(config):
-        found = within(config, "session", "search", "zebra", "--json", FLIGHTLOG_HOME=home)
-        return json.loads(found.out)["hits"][0]["snippet"]
+        ran = within(config, "session", "search", "zebra", "--json", FLIGHTLOG_HOME=home)
+        return json.loads(ran.out)["hits"][0]["snippet"]
 
     first = search(tmp_path / "one")
     ((name, before),) = index_state(tmp_path / "home").items()

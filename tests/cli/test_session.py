@@ -85,13 +85,13 @@ def test_rows_carry_their_key(two):
 
 
 def test_usage_can_be_limited_in_time_and_place(two):
-    def counted(*more):
+    def count_responses(*more):
         return list_sessions(two, "session", "usage", "--json", *more)["total"]["responses"]
 
-    assert counted() == 2
-    assert counted("--project", "bank") == 1
-    assert counted("--since", "2026-11-02T13:00Z") == 1
-    assert counted("--since", "2026-11-03") == 0
+    assert count_responses() == 2
+    assert count_responses("--project", "bank") == 1
+    assert count_responses("--since", "2026-11-02T13:00Z") == 1
+    assert count_responses("--since", "2026-11-03") == 0
 
 
 def test_an_unknown_model_has_no_cost_and_is_named(two):
@@ -113,8 +113,8 @@ def test_a_list_is_newest_first_and_says_what_it_left_out(two):
     assert "1 more: flightlog session list --limit 0" in ran.err
     assert len(list_sessions(two, "session", "list", "--json", "--limit", "0")) == 2
     assert [
-        each["project"]
-        for each in list_sessions(two, "session", "list", "--json", "--project", "bank")
+        session["project"]
+        for session in list_sessions(two, "session", "list", "--json", "--project", "bank")
     ] == ["/home/ada/bank"]
     assert within(two, "session", "list", "--limit", "-1").code == 2
 
@@ -162,7 +162,7 @@ def test_show_opens_a_session_a_turn_and_a_step(two):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("show", "11111111"), 2, "2 sessions begin with '11111111'"),
         (("show", "nobody"), 1, "no session begins with 'nobody'"),
@@ -181,12 +181,12 @@ def test_show_opens_a_session_a_turn_and_a_step(two):
         (("usage", "--timezone", "../../etc/passwd"), 2, "no such time zone"),
     ],
 )
-def test_what_is_not_there_is_one_line_a_hint_and_an_exit_code(two, arguments, code, said):
+def test_missing_session_prints_one_line_a_hint_and_its_exit_code(two, arguments, code, message):
     ran = within(two, "session", *arguments)
 
-    if code or said:
+    if code or message:
         assert ran.code == code
-        assert said in ran.err
+        assert message in ran.err
         assert len(ran.err.splitlines()) == 2
     assert "Traceback" not in ran.err
 
@@ -216,11 +216,11 @@ def test_an_export_that_cannot_be_written_is_one_line(two, tmp_path):
 def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_path):
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "yes"}}
 
-    def session(said):
+    def session(saved_path):
         result = {
             "type": "tool_result",
             "tool_use_id": "t1",
-            "content": f"Full output saved to: {said}",
+            "content": f"Full output saved to: {saved_path}",
         }
         path = write(tmp_path, SESSION, user("x", 1), assistant("m1", 2, call), user([result], 3))
         (path.with_suffix("") / "tool-results").mkdir(parents=True, exist_ok=True)
@@ -228,14 +228,14 @@ def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_p
         return within(tmp_path, "session", "show", SESSION, "--full")
 
     assert "the whole of it" in session("/elsewhere/b1.txt").out
-    for said in ("..", "/", ".", "a\x00b", "/etc/passwd", "/etc/", "x" * 5000):
-        ran = session(said)
+    for saved_path in ("..", "/", ".", "a\x00b", "/etc/passwd", "/etc/", "x" * 5000):
+        ran = session(saved_path)
         assert ran.code == 0, ran.err
         assert "root:" not in ran.out
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "meant"),
     [
         ("30m", NOW_MS - 30 * 60_000),
         ("12h", NOW_MS - 12 * 3_600_000),
@@ -248,17 +248,17 @@ def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_p
         ("2026-11-01T13:00+05:30", 1793518200000),
     ],
 )
-def test_since_is_a_date_here_or_how_long_ago(said, meant):
-    assert parse_since(said, NOW_MS, BERLIN) == meant
+def test_since_is_a_date_here_or_how_long_ago(text, meant):
+    assert parse_since(text, NOW_MS, BERLIN) == meant
     assert datetime.fromtimestamp(meant / 1000, tz=UTC)
 
 
 @pytest.mark.parametrize(
-    "said", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"]
+    "text", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"]
 )
-def test_an_unreadable_time_is_refused(said):
+def test_an_unreadable_time_is_refused(text):
     with pytest.raises(Invalid) as refusal:
-        parse_since(said, NOW_MS, BERLIN)
+        parse_since(text, NOW_MS, BERLIN)
 
     assert refusal.value.hint
     assert "\x1b" not in refusal.value.message
@@ -276,13 +276,13 @@ def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
     listed = list_sessions(root, "session", "list", "--json", "--limit", "0")
     counted = list_sessions(root, "session", "usage", "--json", "--by", "session")
 
-    assert all(each.keys() >= TOKENS for each in listed)
-    assert {each["session"] for each in listed} == {row["session"] for row in counted["rows"]}
-    for each in listed:
-        (row,) = [row for row in counted["rows"] if row["session"] == each["session"]]
+    assert all(session.keys() >= TOKENS for session in listed)
+    assert {session["session"] for session in listed} == {row["session"] for row in counted["rows"]}
+    for session in listed:
+        (row,) = [row for row in counted["rows"] if row["session"] == session["session"]]
         assert (row["output_tokens"], row["cost_usd"]) == (
-            each["output_tokens"],
-            pytest.approx(each["cost_usd"]),
+            session["output_tokens"],
+            pytest.approx(session["cost_usd"]),
         )
 
 
@@ -311,6 +311,18 @@ def test_a_lower_bound_is_the_same_in_list_usage_and_show(uncertain):
     shown = within(uncertain, "session", "show", SESSION).out
     assert "10 + ≥ 1 tokens, ≥ $0.0001" in shown
     assert "tokens unknown, cost unknown" in within(uncertain, "session", "show", OTHER).out
+
+
+def test_a_lower_bound_is_marked_in_up_search_and_their_hints(uncertain):
+    hits = within(uncertain, "session", "search", "word").out
+    usage = within(uncertain, "session", "usage", "--by", "model", "--since", "9999d")
+
+    assert "session ≥ $0.0001" in hits
+    assert list_sessions(uncertain, "session", "search", "word", "--json")["hits"][0][
+        "is_lower_bound"
+    ]
+    assert "2 sessions, 2 turns, ≥ $0.0001\n" in within(uncertain, "up").out
+    assert "flightlog session usage --by model --since 9999d --estimate\n" in usage.err
 
 
 def test_a_total_with_an_unknown_part_says_so(uncertain):

@@ -16,7 +16,7 @@ def run_settle(config, *arguments):
     return ran.code, json.loads(ran.out)
 
 
-def test_settle_keeps_everything_and_doing_it_again_copies_nothing(tmp_path):
+def test_settle_archives_everything_and_twice_copies_nothing(tmp_path):
     config = config_dir(tmp_path, *CASES)
 
     first, again = run_settle(config, "settle"), run_settle(config, "settle")
@@ -41,19 +41,19 @@ def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
     assert len(json.loads(within(config, "session", "list", "--json").out)) == 1
 
 
-def test_status_says_what_is_kept_and_what_is_not(tmp_path):
+def test_status_counts_archived_and_unarchived_sessions(tmp_path):
     config = config_dir(tmp_path, *CASES)
     assert run_settle(config, "status")[1]["unarchived_sessions"] == 2
 
     within(config, "settle")
     shutil.rmtree(config / "projects")
 
-    told = run_settle(config, "status")[1]
+    status = run_settle(config, "status")[1]
     assert (
-        told["archived_sessions"],
-        told["archived_only_sessions"],
-        told["unarchived_sessions"],
-        told["source_sessions"],
+        status["archived_sessions"],
+        status["archived_only_sessions"],
+        status["unarchived_sessions"],
+        status["source_sessions"],
     ) == (
         2,
         2,
@@ -64,12 +64,12 @@ def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     assert "2 sessions archived (2 deleted by the agent)" in within(config, "status").out
 
 
-def test_one_session_is_settled_by_its_beginning(tmp_path):
+def test_one_session_is_settled_by_a_prefix_of_its_id(tmp_path):
     config = config_dir(tmp_path, *CASES)
 
-    code, told = run_settle(config, "settle", "2123")
+    code, report = run_settle(config, "settle", "2123")
 
-    assert (code, told["sessions"]) == (0, 1)
+    assert (code, report["sessions"]) == (0, 1)
     assert run_settle(config, "status")[1]["archived_sessions"] == 1
 
 
@@ -91,9 +91,9 @@ def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
 def test_a_session_that_another_process_settles_is_named_with_code_75(tmp_path):
     config = config_dir(tmp_path, CASES[0])
     within(config, "settle")
-    (held,) = (config / "home" / "sessions" / "claude-code").glob("2123*")
+    (folder,) = (config / "home" / "sessions" / "claude-code").glob("2123*")
 
-    with exclusive_lock(held / ".lock"):
+    with exclusive_lock(folder / ".lock"):
         ran = within(config, "settle")
 
     assert ran.code == 75
@@ -112,9 +112,9 @@ def test_old_sessions_are_sealed_and_still_shown(tmp_path):
     config = config_dir(tmp_path, *CASES)
     before = within(config, "session", "usage", "--json", "--by", "session").out
 
-    code, told = run_settle(config, "settle")
+    code, report = run_settle(config, "settle")
     more = within(config, "settle", "--json", FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS="0")
-    assert (code, told["sealed_files"], json.loads(more.out)["sealed_files"]) == (0, 0, 0)
+    assert (code, report["sealed_files"], json.loads(more.out)["sealed_files"]) == (0, 0, 0)
     for path in config.glob("projects/**/*.jsonl"):
         os.utime(path, (1_600_000_000, 1_600_000_000))
     assert run_settle(config, "settle")[1]["sealed_files"] >= 2

@@ -148,6 +148,18 @@ def test_usage_is_sorted_by_cost_and_until_includes_its_day(tmp_path):
     assert (wrong.code, "--until is not after --since" in wrong.err) == (2, True)
 
 
+def test_models_keep_their_names_while_a_bar_can_go(tmp_path):
+    models = ("claude-sonnet-4-5-20250929", "claude-sonnet-4-20250514")
+    for number, model in enumerate(models):
+        record = assistant(f"m{number}", 2, tokens={"cache_read_input_tokens": 10_000_000})
+        record["message"]["model"] = model
+        write(tmp_path, f"{number}{SESSION[1:]}", user("x", 1), record)
+
+    lines = on_terminal(tmp_path, 72, "session", "usage", "--by", "model")
+
+    assert {line.split()[0] for line in lines[1:3]} == set(models)
+
+
 def test_the_active_block_has_a_projection(tmp_path):
     now = time.time()
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now - 60))

@@ -13,7 +13,7 @@ SECRET = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 
 
 @pytest.fixture
-def recorded(tmp_path):
+def recordings_dir(tmp_path):
     return config_dir(
         tmp_path / "config",
         "2.1.325/single-turn",
@@ -22,16 +22,16 @@ def recorded(tmp_path):
     )
 
 
-def test_a_session_of_one_file_is_printed(recorded):
-    ran = within(recorded, "session", "export", "dff270bc", "--atif")
+def test_a_session_of_one_file_is_printed(recordings_dir):
+    ran = within(recordings_dir, "session", "export", "dff270bc", "--atif")
 
     assert ran.code == 0, ran.err
     assert read_trajectory(ran.out.encode()).schema_version == "ATIF-v1.6"
     assert json.loads(ran.out)["agent"]["tool_definitions"]
 
 
-def test_version_1_7_is_asked_for_by_name(recorded):
-    ran = within(recorded, "session", "export", "dff270bc", "--atif-1.7")
+def test_version_1_7_is_asked_for_by_name(recordings_dir):
+    ran = within(recordings_dir, "session", "export", "dff270bc", "--atif-1.7")
 
     assert (
         read_trajectory(ran.out.encode()).trajectory_id
@@ -40,10 +40,12 @@ def test_version_1_7_is_asked_for_by_name(recorded):
 
 
 @pytest.mark.parametrize(("session", "files"), [("7575a0bb", 2), ("594c6bc1", 2)])
-def test_subagents_and_pictures_want_a_directory(recorded, tmp_path, session, files):
-    refused = within(recorded, "session", "export", session, "--atif")
+def test_session_with_subagents_or_pictures_needs_a_directory(
+    recordings_dir, tmp_path, session, files
+):
+    refused = within(recordings_dir, "session", "export", session, "--atif")
     ran = within(
-        recorded, "session", "export", session, "--atif", "--output", str(tmp_path / "out")
+        recordings_dir, "session", "export", session, "--atif", "--output", str(tmp_path / "out")
     )
 
     assert (refused.code, refused.out) == (2, "")
@@ -53,27 +55,27 @@ def test_subagents_and_pictures_want_a_directory(recorded, tmp_path, session, fi
     assert (tmp_path / "out" / "trajectory.json").exists()
 
 
-def test_a_file_is_not_taken_for_a_directory(recorded, tmp_path):
+def test_a_file_is_not_taken_for_a_directory(recordings_dir, tmp_path):
     (tmp_path / "out").write_text("mine")
     ran = within(
-        recorded, "session", "export", "7575a0bb", "--atif", "--output", str(tmp_path / "out")
+        recordings_dir, "session", "export", "7575a0bb", "--atif", "--output", str(tmp_path / "out")
     )
 
     assert ran.code == 75
     assert (tmp_path / "out").read_text() == "mine"
 
 
-def test_a_redacted_trajectory_holds_neither_secrets_nor_pictures(recorded, tmp_path):
+def test_a_redacted_trajectory_holds_neither_secrets_nor_pictures(recordings_dir, tmp_path):
     write(
-        recorded,
+        recordings_dir,
         SESSION,
         user(f"use {SECRET}", 1),
         assistant("m1", 2, {"type": "text", "text": f"I use {SECRET}"}),
     )
-    plain = within(recorded, "session", "export", SESSION, "--atif")
-    clean = within(recorded, "session", "export", SESSION, "--atif", "--redact")
+    plain = within(recordings_dir, "session", "export", SESSION, "--atif")
+    clean = within(recordings_dir, "session", "export", SESSION, "--atif", "--redact")
     within(
-        recorded,
+        recordings_dir,
         "session",
         "export",
         "594c6bc1",

@@ -39,15 +39,27 @@ def test_every_next_command_works(everything):
 
 
 def test_the_figures_are_those_of_the_reports(everything):
-    told = json.loads(within(everything, "up", "--json").out)
+    overview = json.loads(within(everything, "up", "--json").out)
     report = json.loads(within(everything, "session", "usage", "--json", "--by", "session").out)
 
-    assert told["sessions"] == len(
+    assert overview["sessions"] == len(
         json.loads(within(everything, "session", "list", "--json", "--limit", "0").out)
     )
-    assert told["cost_usd"] == pytest.approx(report["total"]["cost_usd"])
-    assert told["unrecorded_cost_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
-    assert told["is_sample"] is False
+    assert overview["cost_usd"] == pytest.approx(report["total"]["cost_usd"])
+    assert overview["unrecorded_cost_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
+    assert overview["is_sample"] is False
+
+
+def test_empty_sessions_count_in_no_line_of_the_overview(tmp_path):
+    text = "<command-name>/exit</command-name>"
+    write(tmp_path, SESSION, user("x", 1), assistant("m", 2))
+    write(tmp_path, f"9{SESSION[1:]}", user(text, 1, uuid="x1"))
+
+    overview = json.loads(within(tmp_path, "up", "--json").out)
+
+    (project,) = overview["top_projects"]
+    assert [overview["sessions"], overview["turns"]] == [1, 1]
+    assert [project["sessions"], project["turns"]] == [1, 1]
 
 
 def test_a_project_path_cannot_add_a_line(tmp_path):
@@ -101,7 +113,7 @@ def test_the_next_commands_work_when_ids_begin_alike(tmp_path):
         assert within(tmp_path, *shlex.split(command)[1:]).code == 0, command
 
 
-def test_facts_come_as_they_are_known_and_it_ends_without_an_address(everything):
+def test_up_prints_facts_early_and_ends_without_an_address(everything):
     began = time.monotonic()
     with subprocess.Popen(
         [FLIGHTLOG, "up"], env=environment(everything), stdout=subprocess.PIPE, text=True
@@ -140,7 +152,7 @@ def test_sessions_that_hold_secrets_are_counted_with_the_way_to_see_them(tmp_pat
     write(tmp_path, "two", user("no secret", 1))
 
     ran = within(tmp_path, "up")
-    (command,) = [each for each in next_commands(ran.out) if "privacy scan" in each]
+    (command,) = [command for command in next_commands(ran.out) if "privacy scan" in command]
     shown = within(tmp_path, *shlex.split(command)[1:])
 
     assert "1 session holds what looks like secrets" in ran.out

@@ -39,8 +39,8 @@ class SecondAgent:
     source = AGENT.source
 
     def find(self, dirs):
-        found = AGENT.find(dirs).files
-        return FileListing(tuple(replace(file, agent=self.name) for file in found))
+        files = AGENT.find(dirs).files
+        return FileListing(tuple(replace(file, agent=self.name) for file in files))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_table_by_agent_has_the_names_as_people_write_them(second_dir, tmp_pat
 
 def test_one_session_id_of_two_agents_counts_for_each_of_them(second_dir, tmp_path):
     folder = config_dir(tmp_path / "first", FIRST)
-    (own,), (other,) = (list(each.rglob("projects/*/*.jsonl")) for each in (folder, second_dir))
+    (own,), (other,) = (list(config.rglob("projects/*/*.jsonl")) for config in (folder, second_dir))
     expected = Archive({"claude-code": (str(folder),), "second": (str(second_dir),)})
     rows = expected.usage_report(Breakdown.AGENT, UTC).rows
     other.rename(other.with_name(own.name))

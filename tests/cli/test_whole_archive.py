@@ -43,7 +43,7 @@ def test_every_session_is_written_as_a_trajectory_that_is_sound(archive, tmp_pat
 
     assert ran.code == 0, ran.err
     assert json.loads(ran.out)["sessions"] == len(listed)
-    assert {path.name for path in out.iterdir()} == {each["session"] for each in listed}
+    assert {path.name for path in out.iterdir()} == {session["session"] for session in listed}
     assert files(out / listed[0]["session"]) == files(one)
     assert SECRET.encode() in b"".join(files(out).values())
 
@@ -68,17 +68,17 @@ def test_every_session_is_rows_of_three_tables_by_agent_and_day(archive, tmp_pat
         name: pyarrow.parquet.read_table(out / name).to_pylist()
         for name in ("sessions", "steps", "tool_calls")
     }
-    listed = {each["session"]: each for each in sessions(archive)}
+    listed = {session["session"]: session for session in sessions(archive)}
 
     assert ran.code == 0, ran.err
-    assert {each["session"] for each in tables["sessions"]} == set(listed)
-    assert {each["agent"] for each in tables["sessions"]} == {"claude-code"}
+    assert {session["session"] for session in tables["sessions"]} == set(listed)
+    assert {session["agent"] for session in tables["sessions"]} == {"claude-code"}
     for row in tables["sessions"]:
-        steps = [each for each in tables["steps"] if each["session"] == row["session"]]
+        steps = [step for step in tables["steps"] if step["session"] == row["session"]]
         assert row["steps"] == len(steps)
-        assert row["output_tokens"] == sum(each["output_tokens"] for each in steps)
+        assert row["output_tokens"] == sum(step["output_tokens"] for step in steps)
         assert row["tool_calls"] == sum(
-            each["session"] == row["session"] for each in tables["tool_calls"]
+            call["session"] == row["session"] for call in tables["tool_calls"]
         )
     assert sum(row["tool_calls"] for row in tables["sessions"]) > 0
     assert again.code != 0, "rows would stand there twice"
@@ -88,9 +88,9 @@ def test_every_session_is_rows_of_three_tables_by_agent_and_day(archive, tmp_pat
 def test_secrets_are_found_in_every_session_and_never_shown(archive):
     ran = flightlog(archive, "privacy", "scan", "--sessions", "--secrets", "--json")
 
-    found = [json.loads(line) for line in ran.out.splitlines()]
+    findings = [json.loads(line) for line in ran.out.splitlines()]
     assert ran.code == 1
-    assert [each["session"] for each in found] == ["22222222-2222-4222-8222-222222222222"]
+    assert [finding["session"] for finding in findings] == ["22222222-2222-4222-8222-222222222222"]
     assert SECRET not in ran.out + ran.err
 
 
@@ -117,6 +117,6 @@ def test_a_cluster_writes_the_same_files(archive, tmp_path):
     assert files(there) == files(here)
 
 
-def test_what_cannot_be_meant_is_said(archive, tmp_path):
+def test_contradictory_export_options_are_refused(archive, tmp_path):
     for words in (("--all",), ("--format", "parquet"), ("--all", "--output", str(tmp_path / "x"))):
         assert flightlog(archive, "session", "export", *words).code == 2

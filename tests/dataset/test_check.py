@@ -21,7 +21,7 @@ def start_dataset(ground):
     return ground
 
 
-def test_what_we_write_is_in_order(ground):
+def test_rows_that_capture_writes_have_no_findings(ground):
     assert check_dataset(start_dataset(ground).place) == []
 
 
@@ -56,8 +56,8 @@ def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
         '{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n'
     )
 
-    (found,) = [one for one in check_dataset(ground.place) if one.kind == "secret"]
-    assert TOKEN not in found.message
+    (secret,) = [one for one in check_dataset(ground.place) if one.kind == "secret"]
+    assert TOKEN not in secret.message
     fix_dataset(ground.place, ground.kit().redactor)
 
     assert not [one for one in check_dataset(ground.place) if one.kind == "secret"]
@@ -65,7 +65,7 @@ def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
     assert "chat-z" in {row["id"] for row in ground.rows("chat")}
 
 
-def test_links_ids_schema_and_sizes_are_looked_at(ground):
+def test_check_covers_links_ids_schema_and_sizes(ground):
     ground.on()
     rows = [
         {

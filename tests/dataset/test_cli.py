@@ -49,9 +49,9 @@ def test_init_begins_a_dataset_once_and_tells_agents(ground):
     first, again = (run(ground, *words) for _ in range(2))
 
     assert (first.code, again.code) == (0, 0), first.err
-    told = (ground.top / "CLAUDE.md").read_text()
-    assert told.startswith("# Rules\n\nBe kind.\n")
-    assert told.count("flightlog dataset: begin") == 1
+    rules = (ground.top / "CLAUDE.md").read_text()
+    assert rules.startswith("# Rules\n\nBe kind.\n")
+    assert rules.count("flightlog dataset: begin") == 1
     assert (ground.top / "flightlog.toml").read_text() == "[dataset]\ntrack_words = true\n"
     ground.write(SESSION, *turn(1, "zebra"))
     run(ground, "dataset", "session", "sync-to-jsonl")
@@ -75,17 +75,17 @@ def test_settle_captures_where_rows_are_collected_and_nowhere_else(ground):
     assert len(ground.rows("chat")) == 1
 
 
-def test_status_and_doctor_speak_of_the_rows_here(ground):
+def test_status_and_doctor_report_the_rows_of_this_repository(ground):
     ground.write(SESSION, *turn(1))
     run(ground, "dataset", "session", "sync-to-jsonl")
 
     assert "not backed up yet" in run(ground, "status").out
     assert "not backed up yet" in run(ground, "dataset", "status").out
-    told = [
+    reports = [
         json.loads(run(ground, *words, "--json").out)
         for words in (("status",), ("dataset", "status"))
     ]
-    assert told[0]["dataset"]["unpushed_shards"] == told[1]["unpushed_shards"] == 2
+    assert reports[0]["dataset"]["unpushed_shards"] == reports[1]["unpushed_shards"] == 2
     (ground.top / ".gitignore").write_text(".git-ml\n")
     assert "git ignores the training rows" in run(ground, "doctor").out
 
@@ -93,15 +93,15 @@ def test_status_and_doctor_speak_of_the_rows_here(ground):
 def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path):
     ground.write(SESSION, *turn(1, "zebra"), *turn(2))
     run(ground, "dataset", "session", "sync-to-jsonl", "--compact", program="flightlog")
-    told = json.loads(run(ground, "stats", "--json", program="ml-data-collector").out)
-    assert told["counts"] == {
+    stats = json.loads(run(ground, "stats", "--json", program="ml-data-collector").out)
+    assert stats["counts"] == {
         "sessions": 1,
         "chats": 2,
         "actions": 0,
         "commits": 1,
         "orchestration": 0,
     }
-    assert (told["pending_shards"], told["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
+    assert (stats["pending_shards"], stats["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
     chat = ground.rows("chat")[0]["id"]
 
     assert run(ground, "dataset", "judge", chat, "feedback", '{"rating": "good"}').code == 0
@@ -156,7 +156,7 @@ def test_errors_say_what_to_do_next(ground, tmp_path):
     assert (busy.code, "git is in the middle of something (MERGE_HEAD)" in busy.err) == (75, True)
 
 
-def cloned(ground):
+def make_clone(ground):
     """A clone that ships training rows and settings that want words and a push."""
     (ground.top / ".git-ml/tracked/pending").mkdir(parents=True, exist_ok=True)
     (ground.top / ".git-ml/tracked/pending/.gitkeep").touch()
@@ -167,13 +167,13 @@ def cloned(ground):
     return ground
 
 
-def settled(ground, **more):
+def settle(ground, **more):
     done = run(ground, "settle", SESSION, "--json", **more)
     return json.loads(done.out), done
 
 
 @pytest.mark.parametrize(
-    ("said", "rows", "words"),
+    ("allowed", "rows", "words"),
     [
         ("", 0, None),
         ("rows", 3, None),
@@ -182,20 +182,20 @@ def settled(ground, **more):
         (" words , push", 3, "zebra"),
     ],
 )
-def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, words):
-    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST=said)
-    shown = json.loads(run(ground, "trust", "--json", FLIGHTLOG_TRUST=said).out)["dataset"]
+def test_clone_gets_rows_only_as_the_environment_allows(ground, allowed, rows, words):
+    report, _ = settle(make_clone(ground), FLIGHTLOG_TRUST=allowed)
+    shown = json.loads(run(ground, "trust", "--json", FLIGHTLOG_TRUST=allowed).out)["dataset"]
 
     assert report["dataset_rows"] == rows
     assert {row["input"] for row in ground.rows("chat")} == ({words} if rows else set())
     assert shown["rows"] is bool(rows)
-    assert (shown["words"], shown["push"]) == ("words" in said, "push" in said)
+    assert (shown["words"], shown["push"]) == ("words" in allowed, "push" in allowed)
     assert shown["sources"]["trust"] == shown["sources"]["hook"] == []
 
 
 def test_own_settings_alone_put_no_words_into_a_clone(ground):
-    report, _ = settled(
-        cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true"
+    report, _ = settle(
+        make_clone(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true"
     )
 
     assert report["dataset_rows"] == 3
@@ -204,7 +204,7 @@ def test_own_settings_alone_put_no_words_into_a_clone(ground):
 
 def test_unknown_word_in_the_environment_is_named_and_allows_nothing(ground):
     settle, asked = (
-        run(cloned(ground), *words, FLIGHTLOG_TRUST="rows,everything")
+        run(make_clone(ground), *words, FLIGHTLOG_TRUST="rows,everything")
         for words in (("settle", SESSION), ("trust",))
     )
 
@@ -214,12 +214,12 @@ def test_unknown_word_in_the_environment_is_named_and_allows_nothing(ground):
 
 
 def test_trust_on_this_machine_allows_rows_words_and_takes_them_back(ground):
-    cloned(ground)
+    make_clone(ground)
     before = run(ground, "trust")
     run(ground, "trust", "--yes")
     shown = json.loads(run(ground, "trust", "--json").out)["dataset"]
     (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\n")
-    changed, _ = settled(ground)
+    changed, _ = settle(ground)
 
     assert before.code == 1
     assert "dataset.rows = true" in before.out
@@ -227,12 +227,12 @@ def test_trust_on_this_machine_allows_rows_words_and_takes_them_back(ground):
     assert (changed["dataset_rows"], ground.rows("chat")[0]["input"]) == (3, None)
     run(ground, "trust", "--revoke")
     ground.write(SESSION, *turn(1, "zebra"), *turn(2, "yak"))
-    assert settled(ground)[0]["dataset_rows"] == 0
+    assert settle(ground)[0]["dataset_rows"] == 0
 
 
 @pytest.mark.parametrize(("project", "rows"), [("shop", 3), ("elsewhere", 0), ("", 0)])
 def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project, rows):
-    cloned(ground)
+    make_clone(ground)
     user = install.build_hook_command(Path(sys.executable))
     own = install.build_hook_command(Path(sys.executable), flags=["--project"])
     event = hooking.payload("PreToolUse", SESSION, cwd=str(ground.top))
@@ -240,14 +240,14 @@ def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project
     for command in (user, own) if project else (user,):
         hooking.run_hook(home, event, run=command, CLAUDE_PROJECT_DIR=str(ground.root / project))
 
-    report, _ = settled(ground, FLIGHTLOG_DATASET_TRACK_WORDS="true")
+    report, _ = settle(ground, FLIGHTLOG_DATASET_TRACK_WORDS="true")
 
     assert report["dataset_rows"] == rows
     assert [row["input"] for row in ground.rows("chat")] == [None] * bool(rows)
 
 
 def test_collectors_script_writes_rows_without_words_and_a_commit_none(ground):
-    cloned(ground)
+    make_clone(ground)
     words = {"FLIGHTLOG_DATASET_TRACK_WORDS": "true"}
 
     commits = run(ground, "dataset", "session", "sync-to-jsonl", "--commits", **words)
@@ -255,17 +255,17 @@ def test_collectors_script_writes_rows_without_words_and_a_commit_none(ground):
     run(ground, "dataset", "session", "sync-to-jsonl", "--hook", **words)
 
     assert ground.rows("chat")[0]["input"] is None
-    assert settled(ground)[0]["dataset_rows"] == 0
+    assert settle(ground)[0]["dataset_rows"] == 0
 
 
 def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
-    cloned(ground)
+    make_clone(ground)
     shutil.rmtree(ground.top / ".git-ml")
     outside = ground.root / "outside"
     (outside / "tracked").mkdir(parents=True)
     (ground.top / ".git-ml").symlink_to(outside)
 
-    report, _ = settled(ground, FLIGHTLOG_TRUST="rows")
+    report, _ = settle(ground, FLIGHTLOG_TRUST="rows")
 
     assert report["dataset_rows"] == 0
     assert "a symbolic link leads out of the project" in report["failures"][0]

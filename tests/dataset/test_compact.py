@@ -33,7 +33,7 @@ def base(ground):
     return {path.name: path.read_bytes() for path in ground.place.tracked_dir.glob("*.jsonl")}
 
 
-def compacted(ground, **more):
+def compact(ground, **more):
     return compact_dataset(ground.place, ground.kit().redactor, default="main", **more)
 
 
@@ -43,7 +43,7 @@ def test_shards_go_into_the_base_files_and_readers_see_the_same(ground):
     put(ground, chat("a", 2), chat("b"), number=1)
     before = dict(ground.book.rows)
 
-    done = compacted(ground)
+    done = compact(ground)
 
     assert ground.shards == []
     assert (done.target, done.shards, done.rows, done.superseded_rows) == (
@@ -65,10 +65,10 @@ def test_a_dry_run_says_the_same_and_does_nothing(ground):
     put(ground, chat("a"), chat("b"))
     before = base(ground), ground.shards
 
-    dry = compacted(ground, dry_run=True)
+    dry = compact(ground, dry_run=True)
 
     assert (base(ground), ground.shards) == before
-    real = compacted(ground)
+    real = compact(ground)
     assert (dry.rows, dry.bytes_after, dry.shards) == (real.rows, real.bytes_after, real.shards)
 
 
@@ -83,14 +83,14 @@ def test_the_base_files_depend_on_the_rows_alone(tmp_path_factory, written, gone
     rows = [chat(name, rev) for name, rev in written]
     rows += [make_tombstone("asked for", 1, row_id=key_of(chat(name))) for name in gone]
     put(one, *rows)
-    compacted(one)
+    compact(one)
     shuffled = list(rows)
     random.Random(seed).shuffle(shuffled)
     for number, row in enumerate(shuffled):
         put(other, row, number=number)
         if number % 3 == seed % 3:
-            compacted(other)
-    compacted(other)
+            compact(other)
+    compact(other)
 
     assert base(one) == base(other)
     assert {row["id"] for row in one.rows("chat")} == {f"chat-{name}" for name, _ in written} - {
@@ -106,7 +106,7 @@ def test_on_another_branch_shards_become_one_shard_and_the_base_files_stay(groun
         put(ground, chat(name), number=number)
     before, rows = base(ground), ground.book.rows
 
-    done = [compacted(ground) for _ in range(2)]
+    done = [compact(ground) for _ in range(2)]
 
     assert (done[0].target, done[0].shards, done[1].shards) == ("shard", 5, 0)
     assert base(ground) == before
@@ -121,7 +121,7 @@ def test_shards_of_the_default_branch_are_left_to_it(ground):
     ground.commit("rows")
     ground.git("checkout", "-q", "-b", "work")
 
-    assert compacted(ground).shards == 0
+    assert compact(ground).shards == 0
 
 
 def test_row_lost_by_a_revert_returns_but_a_forgotten_row_does_not(ground):
@@ -136,7 +136,7 @@ def test_row_lost_by_a_revert_returns_but_a_forgotten_row_does_not(ground):
     put(ground, make_tombstone("asked for", 1, row_id=key_of(chat("b"))), number=2)
     assert ground.rows("chat") == []
 
-    done = compacted(ground)
+    done = compact(ground)
 
     assert done.restored_rows == 2
     assert [row["id"] for row in ground.rows("chat")] == ["chat-a"]
@@ -148,7 +148,7 @@ def test_unreadable_data_is_copied_aside_before_a_file_is_replaced(ground):
     torn = b'<<<<<<< HEAD\n{"kind":"chat","id":"chat-q","uuid":"q","rev":1}\n=======\nnot json {\n'
     (ground.place.tracked_dir / "chats.jsonl").write_bytes(torn)
 
-    done = compacted(ground)
+    done = compact(ground)
 
     assert {row["id"] for row in ground.rows("chat")} == {"chat-a", "chat-q"}
     (aside,) = done.quarantined_files
@@ -161,7 +161,7 @@ def test_rows_of_the_tool_the_document_describes_are_taken_as_they_are(ground):
     old = b'{"hash": "abc123", "message": "Fix", "insertions": 3}\n' * 3
     (ground.place.tracked_dir / "commits.jsonl").write_bytes(old)
 
-    compacted(ground)
+    compact(ground)
 
     (row,) = ground.rows("commit")
     assert (row["kind"], row["hash"], row["insertions"]) == ("commit", "abc123", 3)

@@ -42,19 +42,19 @@ def everything(tmp_path_factory):
 
 def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything):
     ground, archive = everything
-    told = list(archive.iter_sessions())
+    sessions = list(archive.iter_sessions())
     usage = archive.usage_report(Breakdown.SESSION, UTC).total.usage
 
     calls = [
         (session.id, call.id)
-        for session in told
+        for session in sessions
         for step in all_steps(session)
         for call in step.tool_calls
     ]
     assert ground.book.count_rows()["session"] == sum(
-        bool(session.turns or session.subagents) for session in told
+        bool(session.turns or session.subagents) for session in sessions
     )
-    assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in told)
+    assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in sessions)
     assert ground.book.count_rows()["action"] == len(set(calls))
     assert token_counts(ground.book) == {
         "input_tokens": usage.input_tokens,
@@ -107,9 +107,9 @@ print(json.dumps(told))
                          check=False, timeout=120)  # fmt: skip
 
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert {name: told[name] for name in made} == made
-    assert told["first"] == "redacted"
+    loaded = json.loads(ran.stdout)
+    assert {name: loaded[name] for name in made} == made
+    assert loaded["first"] == "redacted"
     assert (
         json.loads((tmp_path / "rows" / "redaction_report.json").read_text())["chats"]
         == made["chats"]
@@ -137,7 +137,7 @@ def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
     )
 
 
-def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
+def test_unwritable_directory_is_reported_with_a_next_step(ground, tmp_path):
     with pytest.raises(Invalid, match="jsonl needs a file") as refused:
         export_dataset(ground.book, "jsonl", tmp_path)
     assert refused.value.hint == f"--output {tmp_path / 'rows.jsonl'}"
@@ -158,10 +158,10 @@ def test_csv_and_jsonl_hold_every_row(everything, tmp_path):
     assert len(read) == lines["rows.jsonl"] == sum(ground.book.count_rows().values())
 
 
-def answered(ground, *answers):
-    for number, (said, answer) in enumerate(answers, 1):
+def write_answers(ground, *answers):
+    for number, (prompt, answer) in enumerate(answers, 1):
         session = SESSION.replace("13a84f73", f"{number:08x}")
-        ground.on().write(session, *turn(number, said, answer))
+        ground.on().write(session, *turn(number, prompt, answer))
     kit = ground.kit()
     sync_dataset(kit, kit.archive.recordings.values())
 
@@ -174,21 +174,21 @@ def rate(ground, output, rating):
 
 
 def test_examples_omit_answers_rated_bad_and_pairs_prefer_the_others(ground, tmp_path):
-    answered(ground, ("Sort it.", "quickly"), ("Sort it.", "badly"), ("Else.", "fine"))
+    write_answers(ground, ("Sort it.", "quickly"), ("Sort it.", "badly"), ("Else.", "fine"))
     rate(ground, "badly", {"rating": "bad"})
 
     export_dataset(ground.book, "sft", tmp_path / "sft.jsonl")
     export_dataset(ground.book, "preferences", tmp_path / "pairs.jsonl")
 
-    said = [
+    dialogs = [
         json.loads(line)["messages"] for line in (tmp_path / "sft.jsonl").read_text().splitlines()
     ]
-    assert sorted(each[1]["content"] for each in said) == ["fine", "quickly"]
+    assert sorted(dialog[1]["content"] for dialog in dialogs) == ["fine", "quickly"]
     (pair,) = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Sort it.", "quickly", "badly")
 
 
-def test_without_words_there_is_nothing_to_learn_from_and_it_is_said(ground, tmp_path):
+def test_export_of_rows_without_words_is_refused_with_the_reason(ground, tmp_path):
     ground.on().write(SESSION, *turn(1))
     kit = ground.kit(words=False)
     sync_dataset(kit, kit.archive.recordings.values())

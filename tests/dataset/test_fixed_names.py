@@ -31,7 +31,7 @@ class Rows(Ground):
                "input": "x", "output": "y", "tools": [], "files": [], "uuid": f"u{number}", "rev": 1}  # fmt: skip
         write_shard(self.place, f"s{number}", [row], 1, RECORDS)
 
-    def tried(self, *words, cwd=None):
+    def run_git_unchecked(self, *words, cwd=None):
         return subprocess.run(
             ["git", *words],
             cwd=cwd or self.top,
@@ -68,36 +68,37 @@ class Picked(Rows):
 
 
 @pytest.fixture
-def picked(tmp_path):
+def picked_rows(tmp_path):
     return Picked(tmp_path)
 
 
-def test_a_work_tree_merges_a_picked_compaction_and_each_row_is_read_once(picked):
-    merged = picked.tried("merge", "-q", "--no-edit", "other")
+def test_a_work_tree_merges_a_picked_compaction_and_each_row_is_read_once(picked_rows):
+    merged = picked_rows.run_git_unchecked("merge", "-q", "--no-edit", "other")
 
     assert merged.returncode == 0, merged.stdout
-    assert picked.list_chats() == ["chat-1", "chat-2"]
-    compact_dataset(picked.place, RECORDS, default="main")
-    assert len((picked.top / CHATS).read_bytes().splitlines()) == 2
+    assert picked_rows.list_chats() == ["chat-1", "chat-2"]
+    compact_dataset(picked_rows.place, RECORDS, default="main")
+    assert len((picked_rows.top / CHATS).read_bytes().splitlines()) == 2
 
 
-def test_many_at_once_are_refused_and_one_at_a_time_are_not(picked):
-    refused = picked.tried("merge", "-q", "--no-edit", "other", "third")
+def test_merging_many_branches_at_once_is_refused_but_singly_works(picked_rows):
+    refused = picked_rows.run_git_unchecked("merge", "-q", "--no-edit", "other", "third")
     assert refused.returncode != 0
     assert b"octopus" in refused.stderr
-    picked.git("reset", "-q", "--hard")
+    picked_rows.git("reset", "-q", "--hard")
 
     assert [
-        picked.tried("merge", "-q", "--no-edit", name).returncode for name in ("other", "third")
+        picked_rows.run_git_unchecked("merge", "-q", "--no-edit", name).returncode
+        for name in ("other", "third")
     ] == [0, 0]
-    assert picked.list_chats() == ["chat-1", "chat-2"]
+    assert picked_rows.list_chats() == ["chat-1", "chat-2"]
 
 
-def test_server_merge_without_attributes_conflicts_on_fixed_names_only(picked, tmp_path):
+def test_server_merge_without_attributes_conflicts_on_fixed_names_only(picked_rows, tmp_path):
     bare = tmp_path / "server.git"
-    picked.git("clone", "-q", "--bare", str(picked.top), str(bare))
+    picked_rows.git("clone", "-q", "--bare", str(picked_rows.top), str(bare))
 
-    refused = picked.tried(
+    refused = picked_rows.run_git_unchecked(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "main", "other", cwd=bare
     )
 
@@ -107,14 +108,14 @@ def test_server_merge_without_attributes_conflicts_on_fixed_names_only(picked, t
     assert all(name.startswith(".git-ml/tracked/") and "/pending/" not in name for name in named)
 
 
-def test_the_beginning_can_be_taken_back_at_any_time_and_no_row_goes(picked):
-    picked.git("checkout", "-q", "third")
-    picked.git("revert", "--no-edit", picked.begun)
+def test_reverting_the_first_commit_loses_no_row(picked_rows):
+    picked_rows.git("checkout", "-q", "third")
+    picked_rows.git("revert", "--no-edit", picked_rows.begun)
 
-    merged = picked.tried("merge", "-q", "--no-edit", "main")
+    merged = picked_rows.run_git_unchecked("merge", "-q", "--no-edit", "main")
 
     assert merged.returncode == 0, merged.stdout
-    assert picked.list_chats() == ["chat-1", "chat-2"]
+    assert picked_rows.list_chats() == ["chat-1", "chat-2"]
 
 
 def test_committed_compaction_is_not_picked_reverted_or_rebased(
@@ -130,9 +131,9 @@ def test_committed_compaction_is_not_picked_reverted_or_rebased(
     assert ground.git("status", "--porcelain") == ""
     assert ground.git("log", "-1", "--format=%H").strip() == done.commit
     assert len((ground.top / CHATS).read_bytes().splitlines()) == 2
-    assert ground.tried("revert", "--no-edit", done.commit).returncode
+    assert ground.run_git_unchecked("revert", "--no-edit", done.commit).returncode
     ground.git("checkout", "-q", "other")
-    assert ground.tried("cherry-pick", done.commit).returncode
+    assert ground.run_git_unchecked("cherry-pick", done.commit).returncode
     assert ground.git("status", "--porcelain") == ""
     (ground.top / "more.txt").write_text("more")
     onto = ground.commit("upstream went on")
@@ -163,25 +164,25 @@ def test_committing_a_compaction_keeps_staged_and_changed_files(tmp_path):
     )
 
 
-def test_in_the_middle_of_a_merge_nothing_is_compacted(picked):
-    (picked.top / ".git-ml" / ".gitattributes").unlink()
-    picked.commit("no attributes")
-    picked.tried("merge", "-q", "--no-edit", "other")
-    before = (picked.top / CHATS).read_bytes()
+def test_in_the_middle_of_a_merge_nothing_is_compacted(picked_rows):
+    (picked_rows.top / ".git-ml" / ".gitattributes").unlink()
+    picked_rows.commit("no attributes")
+    picked_rows.run_git_unchecked("merge", "-q", "--no-edit", "other")
+    before = (picked_rows.top / CHATS).read_bytes()
 
     with pytest.raises(Conflict, match="MERGE_HEAD"):
-        compact_and_commit(picked.place, RECORDS, default="main")
+        compact_and_commit(picked_rows.place, RECORDS, default="main")
 
-    assert (picked.top / CHATS).read_bytes() == before
+    assert (picked_rows.top / CHATS).read_bytes() == before
 
 
-def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked):
-    (picked.top / ".git-ml" / ".gitattributes").unlink()
-    picked.commit("no attributes")
+def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked_rows):
+    (picked_rows.top / ".git-ml" / ".gitattributes").unlink()
+    picked_rows.commit("no attributes")
 
-    assert picked.tried("merge", "-q", "--no-edit", "other").returncode == 1
-    assert b"<<<<<<<" in (picked.top / CHATS).read_bytes()
-    assert picked.list_chats() == ["chat-1", "chat-2"]
-    compact_dataset(picked.place, RECORDS, default="main")
-    assert b"<<<<<<<" not in (picked.top / CHATS).read_bytes()
-    assert picked.list_chats() == ["chat-1", "chat-2"]
+    assert picked_rows.run_git_unchecked("merge", "-q", "--no-edit", "other").returncode == 1
+    assert b"<<<<<<<" in (picked_rows.top / CHATS).read_bytes()
+    assert picked_rows.list_chats() == ["chat-1", "chat-2"]
+    compact_dataset(picked_rows.place, RECORDS, default="main")
+    assert b"<<<<<<<" not in (picked_rows.top / CHATS).read_bytes()
+    assert picked_rows.list_chats() == ["chat-1", "chat-2"]

@@ -97,9 +97,9 @@ def test_a_hook_whose_stdin_is_closed_syncs_the_repository(ground):
 
 
 def test_a_dry_run_writes_nothing(ground):
-    told = json.loads(flightlog(ground, "install-hooks", "--dry-run", "--json"))
+    report = json.loads(flightlog(ground, "install-hooks", "--dry-run", "--json"))
 
-    assert len(told["changes"]) == 5
+    assert len(report["changes"]) == 5
     assert not (ground.top / "scripts").exists()
 
 
@@ -192,12 +192,12 @@ assert made == [None, None, None]
 
 
 def test_collection_is_off_for_four_values_of_the_switch(monkeypatch):
-    found = {}
+    switches = {}
     for value in ("0", "False", "no", " OFF ", "1", "", "true"):
         monkeypatch.setenv("ML_COLLECTION_ENABLED", value)
-        found[value] = is_off(open_runtime())
+        switches[value] = is_off(open_runtime())
 
-    assert [value for value, off in found.items() if off] == ["0", "False", "no", " OFF "]
+    assert [value for value, off in switches.items() if off] == ["0", "False", "no", " OFF "]
 
 
 def test_nothing_writes_a_row_while_collection_is_off(ground):
@@ -218,8 +218,8 @@ def test_nothing_writes_a_row_while_collection_is_off(ground):
     settled = run(ground, program, "settle", SESSION, "--json", **off)
     time.sleep(2)  # the two hooks work in the background
 
-    assert [each.returncode for each in (*ran, settled)] == [0] * 8
-    assert all(b"collection is off" in each.stderr for each in ran[:5])
+    assert [process.returncode for process in (*ran, settled)] == [0] * 8
+    assert all(b"collection is off" in process.stderr for process in ran[:5])
     assert json.loads(settled.stdout)["dataset_rows"] == 0
     assert list((ground.root / "home").rglob(f"*{SESSION}*")), "the archive is not affected"
     assert sorted(path for path in ground.place.root.rglob("*")) == before

@@ -11,7 +11,7 @@ def assert_nothing_went_wrong(tmp_path, seed):
     history = History(tmp_path, seed)
     history.run(STEPS)
 
-    wrong = {what: found for what, found in history.finish().items() if found}
+    wrong = {what: evidence for what, evidence in history.finish().items() if evidence}
 
     assert wrong == {}, f"seed {seed}: {dict(history.did)}"
     return history

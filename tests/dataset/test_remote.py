@@ -30,8 +30,8 @@ def chat(name):
 
 
 def put(ground, name, rev=5):
-    told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": rev}
-    write_shard(ground.place, name, [chat(name), told], 0, ground.kit().redactor)
+    session = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": rev}
+    write_shard(ground.place, name, [chat(name), session], 0, ground.kit().redactor)
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_pulled_rows_do_not_block_a_merge_that_brings_them_too(ground, origin, t
     put(ground, "a")
     push_shards(ground.place, "origin", 1000)
     one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))
-    for each in (one, two):
-        pull_rows(each.place, "origin", each.kit().redactor)
+    for clone in (one, two):
+        pull_rows(clone.place, "origin", clone.kit().redactor)
     one.commit("gathered")
     one.git("push", "-q", "origin", "main")
 
@@ -109,19 +109,19 @@ def test_pushing_again_with_nothing_new_makes_no_commit(ground, origin):
 def test_eight_pushers_at_once_all_land_from_one_clone_and_from_eight(ground, origin, tmp_path):
     clones = [clone_of(origin, tmp_path, f"clone-{number}") for number in range(4)]
     writers = [ground] * 4 + clones
-    for number, each in enumerate(writers):
-        put(each, f"{number:04}")
+    for number, writer in enumerate(writers):
+        put(writer, f"{number:04}")
 
-    def run(each):
+    def run(writer):
         words = [FLIGHTLOG, "dataset", "push", "--json"]
         return subprocess.run(
-            words, cwd=each.top, env=environment(tmp_path), capture_output=True, check=False
+            words, cwd=writer.top, env=environment(tmp_path), capture_output=True, check=False
         )
 
     with ThreadPoolExecutor(8) as pool:
         ran = list(pool.map(run, writers))
 
-    assert [each.returncode for each in ran] == [0] * 8, [each.stderr for each in ran]
+    assert [process.returncode for process in ran] == [0] * 8, [process.stderr for process in ran]
     last = clone_of(origin, tmp_path, "last")
     pull_rows(last.place, "origin", last.kit().redactor)
     assert {row["uuid"] for row in last.rows("chat")} == {f"{number:04}" for number in range(8)}
@@ -145,7 +145,7 @@ def test_safety_says_what_would_be_lost(ground, origin):
     assert measure_safety(ground.place).unpushed_shards == 0
 
 
-def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, origin):
+def test_unsent_rows_are_not_safe_until_they_are_pushed(ground, origin):
     put(ground, "a")
     push_shards(ground.place, "origin", 1000)
     where = ground.git("remote", "get-url", "origin").strip()
@@ -163,7 +163,7 @@ def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, ori
     assert (back.last_pushed_ms, back.last_row_ms, back.unpushed_shards) == (9, 9, 0)
 
 
-def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):
+def test_unreachable_remote_is_reported_and_loses_no_row(ground):
     ground.on()
     put(ground, "a")
     ground.git("remote", "add", "origin", "/nowhere/at/all")

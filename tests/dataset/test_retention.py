@@ -14,7 +14,7 @@ def chat(name, at):
     return {"kind": "chat", "id": f"chat-{name}", "timestamp": at, "uuid": name, "rev": 1}
 
 
-def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
+def test_rows_older_than_730_days_are_removed_for_good(ground):
     ground.on()
     rows = [
         chat("old", "2023-01-01T00:00:00Z"),

@@ -23,7 +23,7 @@ HEAVY = {
 OURS_MAX = 165
 
 
-def settled(ground, turns, *before):
+def settle_turns(ground, turns, *before):
     """Settle the session with this many turns; return the number of rows written and the modules loaded."""
     ground.write(SESSION, *(record for number in range(1, turns + 1) for record in turn(number)))
     home = {"FLIGHTLOG_HOME": str(ground.root / "home"), "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -37,9 +37,9 @@ def settled(ground, turns, *before):
 
 def test_a_settle_starts_nothing_and_loads_no_more_than_it_needs(ground):
     ground.on()
-    settled(ground, 3)
+    settle_turns(ground, 3)
 
-    rows, modules = settled(ground, 4)
+    rows, modules = settle_turns(ground, 4)
 
     assert rows == 2
     assert HEAVY & modules == set()  # without subprocess there is no git either
@@ -48,13 +48,13 @@ def test_a_settle_starts_nothing_and_loads_no_more_than_it_needs(ground):
 
 def test_a_settle_reads_no_row_that_was_written_before(ground, tmp_path):
     ground.on()
-    settled(ground, 3)
-    held = [*ground.shards, *ground.place.tracked_dir.glob("*.jsonl")]
+    settle_turns(ground, 3)
+    row_files = [*ground.shards, *ground.place.tracked_dir.glob("*.jsonl")]
     trace = tmp_path / "trace"
 
-    rows, _ = settled(ground, 4, "strace", "-f", "-e", "trace=openat,execve", "-o", str(trace))
+    rows, _ = settle_turns(ground, 4, "strace", "-f", "-e", "trace=openat,execve", "-o", str(trace))
 
-    said = trace.read_text()
-    assert (rows, said.count("execve(")) == (2, 1)
-    assert held
-    assert not [path.name for path in held if path.name in said]
+    calls = trace.read_text()
+    assert (rows, calls.count("execve(")) == (2, 1)
+    assert row_files
+    assert not [path.name for path in row_files if path.name in calls]

@@ -56,9 +56,9 @@ def hostile(ground):
 
 
 def test_no_row_stops_the_figures_or_the_checks(hostile):
-    told = dataset_stats(open_runtime(), hostile.place)
+    stats = dataset_stats(open_runtime(), hostile.place)
 
-    assert told["counts"]["chats"] > 1
+    assert stats["counts"]["chats"] > 1
     assert any(one.kind == "schema" for one in check_dataset(hostile.place))
     assert rows_due(hostile.book, 1, 4_000_000_000_000)
 
@@ -70,7 +70,7 @@ def test_no_row_stops_an_export_and_the_sound_ones_are_in_it(hostile, tmp_path, 
     assert sum(made.values()) >= 1
 
 
-def test_what_is_of_the_wrong_type_is_left_out_and_the_rest_stays():
+def test_values_of_the_wrong_type_are_dropped_and_the_rest_stays():
     assert drop_invalid_fields(CHAT) is CHAT
     assert drop_invalid_fields({**CHAT, "tools": 5, "steps": [["m", "many"]], "more": 1}) == {
         name: value for name, value in {**CHAT, "more": 1}.items() if name != "tools"

@@ -6,7 +6,7 @@ from flightlog.dataset.state import MARK, find_collecting_root
 from support.unprivileged import run_unprivileged
 
 
-def test_a_mark_that_may_not_be_read_is_no_mark():
+def test_unreadable_mark_counts_as_absent():
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         subprocess.run(["git", "init", "-q", folder], check=True)

@@ -34,7 +34,7 @@ SECRET = "my divorce lawyer is Ottilie Quenneville"
 GONE_ID = "2026-11-02_eeee3183"
 
 
-def lived(ground, *, compacted=False):
+def write_history(ground, *, compacted=False):
     """Two sessions with words, committed: one of three turns with tools and a subagent, one that is to stay."""
     tools = (("Bash", {"command": f"echo {SECRET}"}, SECRET), ("Read", {"file_path": "a.py"}, "z"))
     ground.write(
@@ -49,14 +49,14 @@ def lived(ground, *, compacted=False):
     ground.write(
         OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x"))
     )
-    synced(ground)
+    sync(ground)
     if compacted:
         compact_dataset(ground.place, ground.kit().redactor, default="main")
     ground.commit("rows")
     return ground
 
 
-def synced(ground, *, words=True):
+def sync(ground, *, words=True):
     kit = ground.kit(words=words, local_cache=True)
     return sync_dataset(kit, iter_own_sessions(kit.archive, ground.place), "main")
 
@@ -81,8 +81,8 @@ def kinds(ground):
     return {kind: len(ground.rows(kind)) for kind in ("session", "chat", "action", "orchestration")}
 
 
-def test_a_session_goes_with_all_its_rows_and_what_repeats_them(ground):
-    lived(ground, compacted=True)
+def test_forgetting_a_session_removes_its_rows_and_their_copies(ground):
+    write_history(ground, compacted=True)
     export_dataset(ground.book, "sft", ground.place.root / "rows.jsonl")
     files.set_aside(ground.place.tracked_dir / "chats.jsonl", ground.place.root / "damaged")
     assert len(words_in(ground.place.root)) > 5
@@ -102,7 +102,7 @@ def test_a_session_goes_with_all_its_rows_and_what_repeats_them(ground):
 
 @pytest.mark.parametrize("name", ["2026-11-02_e", "eeee3183", "eeee", SESSION])
 def test_a_session_is_named_by_any_unique_prefix(ground, name):
-    lived(ground)
+    write_history(ground)
 
     (row,) = tombstones_for_rows(ground.book, [name], NOW)
 
@@ -110,7 +110,7 @@ def test_a_session_is_named_by_any_unique_prefix(ground, name):
 
 
 def test_an_ambiguous_or_unknown_name_is_refused(ground):
-    lived(ground)
+    write_history(ground)
 
     with pytest.raises(NotFound):
         tombstones_for_rows(ground.book, ["zzz"], NOW)
@@ -120,13 +120,13 @@ def test_an_ambiguous_or_unknown_name_is_refused(ground):
 
 
 def test_a_forgotten_session_does_not_come_back(ground):
-    lived(ground)
+    write_history(ground)
     branch = ground.git("rev-parse", "HEAD").strip()
     forget(ground, "eeee")
 
     ground.write(SESSION, *turn(1, SECRET), *turn(2, SECRET), *turn(3, SECRET), *turn(4, SECRET))
     assert capture_session(ground.kit(local_cache=True), ground.recording(SESSION)).rows == 0
-    synced(ground)
+    sync(ground)
     assert words_in(ground.place.root) == words_in(ground.place.state_dir) == []
     ground.commit("forget")
     ground.git("checkout", "-q", "-b", "colleague", branch)
@@ -142,8 +142,8 @@ def test_a_forgotten_session_does_not_come_back(ground):
     assert kinds(ground) == {"session": 1, "chat": 1, "action": 1, "orchestration": 0}
 
 
-def test_a_chat_goes_with_its_actions_and_the_summary(ground):
-    lived(ground)
+def test_forgetting_a_chat_removes_its_actions_and_the_summary(ground):
+    write_history(ground)
     (chat,) = [row["id"] for row in ground.rows("chat") if row["input"] == SECRET]
     assert SECRET in [row["summary"] for row in ground.rows("session")]
     (key,) = [key for key, row in ground.book.rows.items() if row.get("id") == chat]
@@ -163,8 +163,8 @@ def test_a_chat_goes_with_its_actions_and_the_summary(ground):
     assert check_dataset(ground.place) == []
 
 
-def test_a_text_goes_with_the_rows_that_say_it(ground):
-    lived(ground)
+def test_forgetting_a_text_removes_the_rows_that_contain_it(ground):
+    write_history(ground)
 
     done = forget(ground, text="DIVORCE  lawyer")
 
@@ -173,8 +173,8 @@ def test_a_text_goes_with_the_rows_that_say_it(ground):
     assert check_dataset(ground.place) == []
 
 
-def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
-    lived(ground)
+def test_forgetting_by_time_also_removes_rows_that_arrive_later(ground):
+    write_history(ground)
     times = sorted(
         row["timestamp"] for row in ground.rows("chat") if row["session_id"] == "eeee3183"
     )
@@ -198,7 +198,7 @@ def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
 
 
 def test_history_is_named_with_the_command_that_removes_it(ground):
-    lived(ground)
+    write_history(ground)
     done = forget(ground, "eeee")
     compact_and_commit(ground.place, ground.kit().redactor, default="main")
 
@@ -210,17 +210,17 @@ def test_history_is_named_with_the_command_that_removes_it(ground):
     )
     head = {line.split()[2] for line in ground.git("ls-tree", "-r", "HEAD").splitlines()}
     assert head.isdisjoint(blobs), "the last commit holds none of them"
-    found = [
+    pairs = [
         line.split(" ", 1) for line in ground.git("rev-list", "--objects", "--all").splitlines()
     ]
-    rows = [pair[0] for pair in found if pair[-1].endswith(".jsonl")]
+    rows = [pair[0] for pair in pairs if pair[-1].endswith(".jsonl")]
     saying = [blob for blob in rows if SECRET in ground.git("cat-file", "blob", blob)]
     assert saying
     assert set(saying) <= set(blobs)
 
 
 def test_on_a_branch_shards_are_rewritten_and_base_files_named(ground):
-    lived(ground, compacted=True)
+    write_history(ground, compacted=True)
     ground.git("checkout", "-q", "-b", "work")
     more = "5eee3183-1111-4111-8111-111111111111"
     ground.write(more, *turn(1, "a zebra runs over the hill"), *turn(2, "another sentence of it"))
@@ -240,8 +240,8 @@ def test_on_a_branch_shards_are_rewritten_and_base_files_named(ground):
     assert words_in(ground.place.root) == []
 
 
-def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
-    lived(ground)
+def test_words_are_removed_for_good_after_consent_is_withdrawn(ground):
+    write_history(ground)
     branch = ground.git("rev-parse", "HEAD").strip()
     before = kinds(ground)
 
@@ -270,12 +270,12 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     assert {row["input"] for row in ground.rows("chat")} == {None}
     compact_dataset(ground.place, ground.kit().redactor, default="main")
     assert words_in(ground.place.root) == words_in(ground.place.root, "zebra") == []
-    synced(ground)
+    sync(ground)
     assert words_in(ground.place.root) == []
 
 
 def test_a_pull_brings_no_forgotten_row_back(ground):
-    lived(ground)
+    write_history(ground)
     bare = ground.root / "server.git"
     ground.git("init", "-q", "--bare", str(bare))
     push_shards(ground.place, str(bare), NOW)
@@ -294,8 +294,8 @@ def test_a_pull_brings_no_forgotten_row_back(ground):
     assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []
 
 
-def test_the_commands_ask_show_do_and_name_the_next_step(ground):
-    lived(ground)
+def test_commands_confirm_show_act_and_name_the_next_step(ground):
+    write_history(ground)
 
     asked = run(ground, "dataset", "forget", "eeee")
     shown = run(

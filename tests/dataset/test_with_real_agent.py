@@ -114,7 +114,7 @@ TURNS = [
 ]
 
 
-def killed_in_the_second_turn(machine, session):
+def kill_in_second_turn(machine, session):
     """One whole turn, then a kill -9 while a tool of the second one runs."""
     machine.bench.run({"rules": TURNS}, "Do the first thing.", session=session)
     until(lambda: machine.chats().get("Do the first thing.", {}).get("output") == "Did the first.")
@@ -132,7 +132,7 @@ def test_committed_rows_are_in_a_new_clone_after_the_machine_is_lost(tmp_path, o
     machine = Machine(tmp_path / "machine", origin)
     begin(machine, push=False)
     session = new_session()
-    killed_in_the_second_turn(machine, session)
+    kill_in_second_turn(machine, session)
     machine.git("add", "-A", ".git-ml")
     machine.git("commit", "-q", "-m", "rows")
     machine.git("push", "-q", "origin", "main")
@@ -151,11 +151,11 @@ def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
     begin(machine, push=True)
     before = machine.git("rev-parse", "HEAD"), machine.git("ls-files", "--stage")
     session = new_session()
-    killed_in_the_second_turn(machine, session)
+    kill_in_second_turn(machine, session)
 
     def safe():
-        told = json.loads(machine.flightlog("dataset", "stats", "--json"))["safety"]
-        return told["unpushed_shards"] == 0 and told["last_pushed_ms"] == told["last_row_ms"]
+        safety = json.loads(machine.flightlog("dataset", "stats", "--json"))["safety"]
+        return safety["unpushed_shards"] == 0 and safety["last_pushed_ms"] == safety["last_row_ms"]
 
     until(safe)
     assert (machine.git("rev-parse", "HEAD"), machine.git("ls-files", "--stage")) == before

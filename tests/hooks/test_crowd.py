@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.hooking import count_lost, payload, recorded, run_hook
+from support.hooking import count_lost, payload, read_events, run_hook
 from support.real_agent import make_bench, new_session
 from support.waiting import until
 
@@ -39,19 +39,19 @@ def test_sixteen_agents_at_once_lose_nothing_and_notice_nothing(tmp_path):
 
     with ThreadPoolExecutor(16) as pool:
         crowd = [pool.submit(loud, number) for number in range(12)]
-        told = list(pool.map(real, sessions))
+        played = list(pool.map(real, sessions))
         over.set()
         counts = [one.result() for one in crowd]
 
-    assert [one.result["result"] for one in told] == ["Done."] * 4
-    assert [len(one.requests) for one in told] == [3] * 4
+    assert [one.result["result"] for one in played] == ["Done."] * 4
+    assert [len(one.requests) for one in played] == [3] * 4
     for session in sessions:
         until(
             lambda session=session: (
-                "SessionEnd" in [event["event"] for event in recorded(home, session)]
+                "SessionEnd" in [event["event"] for event in read_events(home, session)]
             )
         )
-        names = Counter(event["event"] for event in recorded(home, session))
+        names = Counter(event["event"] for event in read_events(home, session))
         assert [names[name] for name in ("SessionStart", "PreToolUse", "PostToolUse", "Stop")] == [
             1,
             3,
@@ -60,8 +60,8 @@ def test_sixteen_agents_at_once_lose_nothing_and_notice_nothing(tmp_path):
         ]
     for number, count in enumerate(counts):
         # A stalled disk makes the hook finish behind the agent's back: later, but not lost.
-        until(lambda number=number, count=count: len(recorded(home, f"loud-{number}")) == count)
-        assert sorted(event["payload"]["n"] for event in recorded(home, f"loud-{number}")) == list(
-            range(count)
-        )
+        until(lambda number=number, count=count: len(read_events(home, f"loud-{number}")) == count)
+        assert sorted(
+            event["payload"]["n"] for event in read_events(home, f"loud-{number}")
+        ) == list(range(count))
     assert count_lost(home) == 0

@@ -13,7 +13,7 @@ import pytest
 from flightlog.hooks import settle_gate
 from flightlog.setup.install import SCRIPT, build_hook_command
 from support.dataset_ground import Ground, turn
-from support.hooking import payload, recorded, run_hook
+from support.hooking import payload, read_events, run_hook
 from support.real_agent import new_session
 from support.transcripts import user, write
 from support.waiting import alive, command_line, processes, until
@@ -54,7 +54,7 @@ def log(counter):
     return path.read_text().split("\n")[:-1] if path.exists() else []
 
 
-def settled(counter):
+def wait_until_settled(counter):
     """Wait until nobody settles any more and nothing is due, and return the log."""
     until(lambda: log(counter) and log(counter)[-1].startswith("end") and is_free(counter))
     return log(counter)
@@ -67,30 +67,35 @@ def is_free(counter):
     return done.returncode == 0 and not (counter.parent / "session/settle.again").exists()
 
 
-def test_one_ask_is_one_settle_and_the_hook_does_not_wait(counter):
+def test_one_request_starts_one_settle_and_the_hook_does_not_wait(counter):
     started = time.monotonic()
     ask(counter)
     waited = time.monotonic() - started
 
-    assert [line.split()[0] for line in settled(counter)] == ["begin", "end"]
+    assert [line.split()[0] for line in wait_until_settled(counter)] == ["begin", "end"]
     assert waited < 0.4
 
 
-def test_a_crowd_of_asks_is_never_a_crowd_of_settles(counter):
+def test_many_requests_run_one_settle_at_a_time(counter):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: ask(counter), range(24)))
 
-    words = [line.split()[0] for line in settled(counter)]
+    words = [line.split()[0] for line in wait_until_settled(counter)]
     assert words == ["begin", "end"] * (len(words) // 2)
     assert len(words) // 2 <= 6
 
 
-def test_an_ask_during_a_settle_is_settled_after_it(counter):
+def test_request_during_a_settle_starts_another_after_it(counter):
     ask(counter)
     until(lambda: log(counter))
     ask(counter)
 
-    assert [line.split()[0] for line in settled(counter)] == ["begin", "end", "begin", "end"]
+    assert [line.split()[0] for line in wait_until_settled(counter)] == [
+        "begin",
+        "end",
+        "begin",
+        "end",
+    ]
 
 
 def test_a_killed_settle_blocks_no_other(counter):
@@ -103,7 +108,7 @@ def test_a_killed_settle_blocks_no_other(counter):
 
     ask(counter)
 
-    assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]
+    assert [line.split()[0] for line in wait_until_settled(counter)] == ["begin", "begin", "end"]
 
 
 def test_settle_that_hangs_is_killed_and_the_next_one_runs(counter):
@@ -125,7 +130,7 @@ def test_settle_that_hangs_is_killed_and_the_next_one_runs(counter):
     counter.write_text(sound)
     ask(counter)
 
-    assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]
+    assert [line.split()[0] for line in wait_until_settled(counter)] == ["begin", "begin", "end"]
 
 
 def _group(pid):
@@ -137,7 +142,7 @@ def _group(pid):
 
 def test_the_settle_has_its_own_session_and_no_key(counter):
     ask(counter)
-    settled(counter)
+    wait_until_settled(counter)
 
     names = {
         line.partition("=")[0] for line in (counter.parent / "environment").read_text().splitlines()
@@ -259,7 +264,7 @@ def test_no_process_outlives_its_work(tmp_path):
 
     until((home / "sessions" / "claude-code" / session / "transcript.jsonl").exists)
     until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])
-    assert [event["event"] for event in recorded(home, session)] == ["Stop", "SessionEnd"]
+    assert [event["event"] for event in read_events(home, session)] == ["Stop", "SessionEnd"]
 
 
 def test_the_innermost_tracked_directory_is_saved_after_a_tool_call(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from flightlog.setup.install import SCRIPT
 from support.cli_runs import flightlog
-from support.hooking import count_lost, payload, recorded, run_hook
+from support.hooking import count_lost, payload, read_events, run_hook
 
 PYTHON = str(Path(sys.executable).resolve())
 PACKAGE = {"flightlog", "flightlog.hooks"}
@@ -22,12 +22,12 @@ ALLOWED = {
 
 
 def test_the_hook_loads_exactly_these_modules(tmp_path):
-    bare = imported(tmp_path, ["-c", "pass"], b"")
+    bare = list_imported_modules(tmp_path, ["-c", "pass"], b"")
 
-    early = imported(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED
+    early = list_imported_modules(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED
 
     assert early == OURS - {"flightlog.hooks.settle_gate"}
-    assert imported(tmp_path, [str(SCRIPT)], payload("Stop")) - bare - ALLOWED == OURS
+    assert list_imported_modules(tmp_path, [str(SCRIPT)], payload("Stop")) - bare - ALLOWED == OURS
 
 
 def test_an_event_is_one_write_and_syncs_only_where_it_must(tmp_path):
@@ -37,11 +37,12 @@ def test_an_event_is_one_write_and_syncs_only_where_it_must(tmp_path):
     assert calls(tmp_path, payload("Stop")) == {"write": 1, "fdatasync": 1}
 
 
-def test_the_first_event_of_a_session_makes_its_names_last(tmp_path):
+def test_first_event_of_a_session_syncs_its_directory_entries(tmp_path):
     counted = calls(tmp_path, payload("SessionStart"))
 
-    assert counted["write"] == 2  # the event, and a configuration directory that was not listed
-    assert counted["fsync"] <= 5  # sessions, agent, session directory, the names of two files
+    # The event, who pays, that the session is live, a configuration directory that was not listed.
+    assert counted["write"] == 4
+    assert counted["fsync"] <= 6  # sessions, agent, session directory, the names of three files
 
 
 @pytest.mark.parametrize("name", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
@@ -49,12 +50,12 @@ def test_where_locks_do_not_work_each_hook_has_a_file_of_its_own(tmp_path, name)
     for number in range(3):
         run_hook(tmp_path, payload(n=number), prefix=inject(f"flock:error={name}"))
 
-    assert {event["payload"]["n"] for event in recorded(tmp_path)} == {0, 1, 2}
+    assert {event["payload"]["n"] for event in read_events(tmp_path)} == {0, 1, 2}
     assert (tmp_path / "sessions/claude-code/session-1/hooks.jsonl").read_bytes() == b""
 
 
 @pytest.mark.parametrize("name", ["EIO", "ENOSPC", "EROFS", "EACCES", "EDQUOT"])
-def test_a_disk_that_refuses_costs_the_record_and_says_so(tmp_path, name):
+def test_disk_error_loses_the_record_and_is_reported(tmp_path, name):
     run_hook(tmp_path, payload())
     before = (tmp_path / "sessions/claude-code/session-1/hooks.jsonl").read_bytes()
 
@@ -74,14 +75,14 @@ def test_a_full_disk_keeps_what_was_written_and_counts_the_rest(tmp_path):
     try:
         for number in range(30):
             run_hook(tmp_path, payload(n=number, pad="x" * 5000), FLIGHTLOG_HOME=str(disk))
-        kept = [event["payload"]["n"] for event in recorded(disk)]
+        numbers = [event["payload"]["n"] for event in read_events(disk)]
         missing = count_lost(disk) + count_lost(tmp_path)
     finally:
         subprocess.run(["umount", disk], check=True)
 
-    assert kept == list(range(len(kept)))
-    assert 0 < len(kept) < 30
-    assert missing == 30 - len(kept)
+    assert numbers == list(range(len(numbers)))
+    assert 0 < len(numbers) < 30
+    assert missing == 30 - len(numbers)
 
 
 def test_status_reports_the_events_that_were_lost(tmp_path):
@@ -92,21 +93,21 @@ def test_status_reports_the_events_that_were_lost(tmp_path):
     around = {"FLIGHTLOG_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
 
     text = flightlog(tmp_path / "config", "status", **around)
-    told = flightlog(tmp_path / "config", "status", "--json", **around)
+    status = flightlog(tmp_path / "config", "status", "--json", **around)
 
     assert "2 hook events could not be recorded" in text.out
-    assert json.loads(told.out)["lost_hook_events"] == 2
+    assert json.loads(status.out)["lost_hook_events"] == 2
 
 
 def test_a_lock_that_is_never_given_back_costs_a_shard_not_the_record(tmp_path):
     import fcntl
 
     run_hook(tmp_path, payload(n=0))
-    with (tmp_path / "sessions/claude-code/session-1/hooks.jsonl").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with (tmp_path / "sessions/claude-code/session-1/hooks.jsonl").open("rb") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
         run_hook(tmp_path, payload(n=1))
 
-    assert [event["payload"]["n"] for event in recorded(tmp_path)] == [0, 1]
+    assert [event["payload"]["n"] for event in read_events(tmp_path)] == [0, 1]
     assert count_lost(tmp_path) == 0
 
 
@@ -136,11 +137,11 @@ def test_death_at_any_system_call_hurts_no_record_but_its_own(tmp_path):
         )
         run_hook(tmp_path, payload("SessionEnd", after=f"{name}/{at}"))
 
-    after = [event["payload"].get("after") for event in recorded(tmp_path)]
+    after = [event["payload"].get("after") for event in read_events(tmp_path)]
     assert [point for point in after if point] == [f"{name}/{at}" for name, at in points]
 
 
-def imported(home, run, stdin):
+def list_imported_modules(home, run, stdin):
     """The modules an isolated Python loads for `run`."""
     done = subprocess.run(
         [PYTHON, "-X", "importtime", "-I", "-S", *run],

@@ -16,7 +16,7 @@ import pytest
 from flightlog.hooks import recorder, writer
 from flightlog.model import addresses
 from flightlog.setup.install import SCRIPT, build_hook_command
-from support.hooking import COMMAND, count_lost, payload, recorded, run_hook
+from support.hooking import COMMAND, count_lost, payload, read_events, run_hook
 from support.waiting import until
 
 MEGABYTE = 1 << 20
@@ -31,7 +31,7 @@ def test_an_event_is_one_line_with_the_payload_as_it_came(tmp_path):
     run_hook(tmp_path, odd)
 
     (line,) = (tmp_path / "sessions/claude-code/s1/hooks.jsonl").read_bytes().splitlines()
-    (event,) = recorded(tmp_path, "s1")
+    (event,) = read_events(tmp_path, "s1")
     assert odd in line
     assert (event["v"], event["agent"], event["event"]) == (1, "claude-code", "Stop")
     assert before <= event["at_ms"] <= time.time_ns() // 1_000_000
@@ -42,8 +42,8 @@ def test_any_event_is_recorded_by_its_name_in_order_of_arrival(tmp_path):
     for name in names:
         run_hook(tmp_path, payload(name))
 
-    assert [event["event"] for event in recorded(tmp_path)] == names
-    assert len({event["id"] for event in recorded(tmp_path)}) == 3
+    assert [event["event"] for event in read_events(tmp_path)] == names
+    assert len({event["id"] for event in read_events(tmp_path)}) == 3
 
 
 def test_line_ends_between_tokens_do_not_break_the_line(tmp_path):
@@ -54,7 +54,7 @@ def test_line_ends_between_tokens_do_not_break_the_line(tmp_path):
         .encode(),
     )
 
-    (event,) = recorded(tmp_path)
+    (event,) = read_events(tmp_path)
     assert event["payload"] == {"session_id": "session-1", "a": [1, 2]}
 
 
@@ -73,7 +73,7 @@ def test_line_ends_between_tokens_do_not_break_the_line(tmp_path):
 def test_what_is_not_json_is_kept_as_it_came(tmp_path, stdin):
     run_hook(tmp_path, stdin)
 
-    (event,) = recorded(tmp_path, "unknown")
+    (event,) = read_events(tmp_path, "unknown")
     assert base64.b64decode(event["raw"]) == stdin
 
 
@@ -81,7 +81,7 @@ def test_what_is_not_json_is_kept_as_it_came(tmp_path, stdin):
 def test_json_that_is_no_object_is_kept_too(tmp_path, stdin):
     run_hook(tmp_path, stdin)
 
-    (event,) = recorded(tmp_path, "unknown")
+    (event,) = read_events(tmp_path, "unknown")
     assert "raw" not in event
     assert event["payload"] == json.loads(stdin)
 
@@ -132,7 +132,7 @@ def test_an_event_of_both_hooks_is_recorded_once(tmp_path, order):
         for command in order:
             run_hook(tmp_path, payload(event), run=command)
 
-    assert [event["event"] for event in recorded(tmp_path)] == ["SessionStart", "Stop"]
+    assert [event["event"] for event in read_events(tmp_path)] == ["SessionStart", "Stop"]
 
 
 def test_both_hooks_that_check_at_the_same_time_record_an_event_once(tmp_path):
@@ -141,15 +141,15 @@ def test_both_hooks_that_check_at_the_same_time_record_an_event_once(tmp_path):
     for session in ("s1", "s2", "s3"):
         log = tmp_path / "sessions" / "claude-code" / session / "hooks.jsonl"
         log.parent.mkdir(parents=True)
-        with log.open("w") as held, ThreadPoolExecutor(2) as pool:
-            fcntl.flock(held, fcntl.LOCK_EX)
+        with log.open("w") as lock, ThreadPoolExecutor(2) as pool:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             for command in (COMMAND, OWN):
                 event = payload("PreToolUse", session=session)
                 pool.submit(run_hook, tmp_path, event, run=command)
             until(lambda: len(waiting_for(log)) == 2)  # noqa: B023 - called in this round
-            fcntl.flock(held, fcntl.LOCK_UN)
+            fcntl.flock(lock, fcntl.LOCK_UN)
         if not list(log.parent.glob("*.shard.jsonl")):  # on a busy machine one gave up waiting
-            counts.append(len(recorded(tmp_path, session)))
+            counts.append(len(read_events(tmp_path, session)))
 
     assert set(counts) == {1}
 
@@ -168,10 +168,10 @@ def test_equal_events_of_one_hook_are_all_recorded(tmp_path, command):
     for _ in range(3):
         run_hook(tmp_path, payload("Stop"), run=command)
 
-    assert len(recorded(tmp_path)) == 3
+    assert len(read_events(tmp_path)) == 3
 
 
-def test_no_stdin_is_no_record(tmp_path):
+def test_empty_stdin_records_nothing(tmp_path):
     run_hook(tmp_path, b"")
 
     assert list(tmp_path.iterdir()) == []
@@ -227,14 +227,14 @@ def _platform_home(environment):
 def test_the_default_home_is_that_of_platformdirs(tmp_path):
     run_hook(tmp_path, payload(), FLIGHTLOG_HOME="", XDG_DATA_HOME=str(tmp_path / "data"))
 
-    assert len(recorded(tmp_path / "data" / "flightlog")) == 1
+    assert len(read_events(tmp_path / "data" / "flightlog")) == 1
     assert platformdirs.__version__
 
 
-def test_a_relative_home_is_no_home(tmp_path):
+def test_relative_home_is_ignored(tmp_path):
     run_hook(tmp_path, payload(), FLIGHTLOG_HOME="here", XDG_DATA_HOME=str(tmp_path / "data"))
 
-    assert len(recorded(tmp_path / "data" / "flightlog")) == 1
+    assert len(read_events(tmp_path / "data" / "flightlog")) == 1
 
 
 def test_files_are_private_whatever_the_umask(tmp_path):
@@ -254,7 +254,7 @@ def test_the_environment_is_in_no_byte_written(tmp_path):
         )
 
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(recorded(tmp_path)) == 4
+    assert len(read_events(tmp_path)) == 4
     assert not [path for path in written if canary.encode() in path.read_bytes()]
 
 
@@ -263,7 +263,7 @@ def test_a_payload_too_long_for_a_line_goes_whole_to_the_spool(tmp_path):
 
     run_hook(tmp_path, huge)
 
-    (event,) = recorded(tmp_path)
+    (event,) = read_events(tmp_path)
     assert (event["truncated"], event["event"]) == (True, "PostToolUse")
     assert (tmp_path / "spool" / event["spool"]).read_bytes() == huge
 
@@ -274,7 +274,7 @@ def test_fifty_megabytes_are_on_record_however_far_the_copy_came(tmp_path, is_te
 
     run_hook(tmp_path, huge)
 
-    (event,) = recorded(tmp_path, "session-1" if is_text else "unknown")
+    (event,) = read_events(tmp_path, "session-1" if is_text else "unknown")
     (file,) = (tmp_path / "spool").iterdir()
     assert file.name in {event["spool"], event["spool"] + ".part"}
     assert huge.startswith(file.read_bytes())
@@ -285,7 +285,7 @@ def test_noise_that_fits_until_it_is_encoded_goes_to_the_spool(tmp_path):
 
     run_hook(tmp_path, noise)
 
-    (event,) = recorded(tmp_path, "unknown")
+    (event,) = read_events(tmp_path, "unknown")
     assert (tmp_path / "spool" / event["spool"]).read_bytes() == noise
 
 
@@ -370,7 +370,7 @@ def test_stdin_that_never_ends_costs_the_agent_a_second(tmp_path):
     assert 0.9 < waited < 5
 
 
-def test_a_record_that_takes_too_long_is_finished_behind_the_agents_back(tmp_path):
+def test_slow_record_is_finished_in_the_background(tmp_path):
     """A payload that arrives late: the agent is let go after a second, the record is written all the same."""
     reader, writer = os.pipe()
     hook = subprocess.Popen(
@@ -385,8 +385,8 @@ def test_a_record_that_takes_too_long_is_finished_behind_the_agents_back(tmp_pat
     assert not (tmp_path / "sessions").exists()
     os.write(writer, payload()[20:])
     os.close(writer)
-    until(lambda: recorded(tmp_path))
-    assert [event["event"] for event in recorded(tmp_path)] == ["PostToolUse"]
+    until(lambda: read_events(tmp_path))
+    assert [event["event"] for event in read_events(tmp_path)] == ["PostToolUse"]
 
 
 def test_events_of_one_session_at_once_are_all_there(tmp_path):
@@ -397,4 +397,4 @@ def test_events_of_one_session_at_once_are_all_there(tmp_path):
             )
         )
 
-    assert sorted(event["payload"]["n"] for event in recorded(tmp_path)) == list(range(40))
+    assert sorted(event["payload"]["n"] for event in read_events(tmp_path)) == list(range(40))

@@ -62,7 +62,7 @@ def ran(payload, tmp_path, *, command="", **more):
 
 def notes(tmp_path):
     path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
-    return [json.loads(each) for each in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def test_statusline_shows_profile_model_context_cost_limits_and_problems(monkeypatch):
@@ -76,7 +76,7 @@ def test_statusline_shows_profile_model_context_cost_limits_and_problems(monkeyp
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 150, 200])
-def test_it_fits_every_width_and_colour_adds_no_column(width):
+def test_line_fits_every_width_and_color_adds_no_column(width):
     plain, painted = line(width=width), line(width=width, color=True)
 
     assert len(plain) <= width
@@ -92,39 +92,39 @@ def test_the_context_says_when_compaction_is_near():
     assert "ctx 78%!" in line({**PAYLOAD, "context_window": full}, width=50)
 
 
-def test_what_has_grown_old_is_not_shown():
+def test_outdated_values_are_not_shown():
     old = {**PAGE, "billing": {**PAGE["billing"], "lastFetched": (NOW_S - 3600) * 1000}}
 
     assert "/h" in line()
     assert "/h" not in line(page=old)
 
 
-def test_a_template_of_ones_own_is_followed_and_unknown_words_say_nothing():
+def test_own_template_is_used_and_unknown_words_are_empty():
     page = {**PAGE, "statusline": {"template": "<{model}> {cost} -- {today} {nonsense} {context}"}}
 
     assert line(page=page) == "<Opus 5.5> $1.23 -- today $17.03 ctx 25%"
     assert set(DROPPED) >= {"week", "git", "burn", "five", "profile"}
 
 
-def test_foreign_text_cannot_act():
+def test_foreign_text_in_the_line_is_inert():
     hostile = "\x1b]0;owned\x07\u202eevil\nline"
-    said = line(
+    shown = line(
         {**PAYLOAD, "model": {"display_name": hostile}}, {**PAGE, "launch": {"label": hostile}}
     )
 
-    assert "evil" in said
-    assert said.isprintable()
+    assert "evil" in shown
+    assert shown.isprintable()
 
 
 @pytest.mark.parametrize("payload", [b"", b"{", b"[1]", b"\xff\xfe", b"null", b'{"session_id": "../../etc/x"}',
                                      b'{"cost": {"total_cost_usd": "lots"}, "context_window": [], "model": 7}',
                                      b'{"rate_limits": {"five_hour": {"used_percentage": 1e400}}}'])  # fmt: skip
-def test_whatever_comes_it_is_never_blank_and_exits_0(tmp_path, payload):
+def test_any_input_prints_a_line_and_exits_with_0(tmp_path, payload):
     assert ran(payload, tmp_path).strip()
     assert not (tmp_path / "etc").exists()
 
 
-def test_a_missing_python_or_script_is_a_line_too(tmp_path):
+def test_missing_python_or_script_still_prints_a_line(tmp_path):
     for command in (
         status_line_command(tmp_path / "no-python"),
         status_line_command(Path(sys.executable), tmp_path / "gone.py"),
@@ -141,10 +141,10 @@ def test_a_failure_before_the_line_is_printed_prints_the_name(tmp_path):
 def test_a_payload_that_cannot_be_logged_adds_no_second_line(tmp_path):
     (tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl").mkdir(parents=True)
 
-    said = ran(PAYLOAD, tmp_path)
+    shown = ran(PAYLOAD, tmp_path)
 
-    assert "Opus 5.5" in said
-    assert len(said.splitlines()) == 1
+    assert "Opus 5.5" in shown
+    assert len(shown.splitlines()) == 1
 
 
 def test_a_directory_in_place_of_the_page_costs_the_page_alone(tmp_path):
@@ -179,23 +179,23 @@ def test_a_changed_payload_is_noted_and_the_same_one_is_not(tmp_path):
     assert len(notes(tmp_path)) == 1
     ran({**PAYLOAD, "cost": {"total_cost_usd": 2.0}}, tmp_path)
 
-    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.234, 2.0]
+    assert [note["payload"]["cost"]["total_cost_usd"] for note in notes(tmp_path)] == [1.234, 2.0]
     assert (tmp_path / "home" / "live" / SESSION).read_text() == str(tmp_path / "config")
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_spent_is_noted_at_once_for_nothing_may_follow_it(tmp_path):
+def test_new_cost_is_noted_at_once(tmp_path):
     for usd in (1.5, 1.6, 1.6, 1.7):
         ran({**PAYLOAD, "cost": {"total_cost_usd": usd}}, tmp_path)
 
-    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [
+    assert [note["payload"]["cost"]["total_cost_usd"] for note in notes(tmp_path)] == [
         1.5,
         1.6,
         1.7,
     ]
 
 
-def test_the_note_holds_a_print_of_who_pays_and_nothing_of_the_environment(tmp_path):
+def test_note_holds_an_account_fingerprint_and_no_environment(tmp_path):
     secret = "sk-" + "ant-" + "x" * 40
     more = {
         "ANTHROPIC_API_KEY": secret,
@@ -226,22 +226,22 @@ def test_an_account_is_identified_by_the_clients_own_file(tmp_path):
         accounts.append(notes(tmp_path)[0]["launch"]["account"])
 
     assert accounts[0] == accounts[2] != accounts[1]
-    assert all(each.startswith("oauth-") for each in accounts)
+    assert all(account.startswith("oauth-") for account in accounts)
 
 
 def test_the_script_loads_only_small_modules(tmp_path):
     place = f"sys.path.insert(0, {str(LINE_SCRIPT.parents[2])!r})"
     code = f"import sys; {place}; from flightlog.hooks import payload_log, statusline; print(sorted(sys.modules))"
-    told = subprocess.run(
+    listing = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     ).stdout
 
     assert not {"json", "re", "pathlib", "subprocess", "hashlib", "typing", "enum"} & set(
-        re.findall(r"'(\w+)'", told)
+        re.findall(r"'(\w+)'", listing)
     )
 
 
-def test_sixteen_at_once_do_not_pile_up(tmp_path):
+def test_sixteen_concurrent_calls_all_print_their_line(tmp_path):
     command = status_line_command(Path(sys.executable))
     given = {
         "PATH": os.environ["PATH"],
@@ -256,10 +256,12 @@ def test_sixteen_at_once_do_not_pile_up(tmp_path):
         for _ in range(16)
     ]
 
-    said = [each.communicate(json.dumps(PAYLOAD).encode(), timeout=30)[0] for each in crowd]
+    outputs = [
+        process.communicate(json.dumps(PAYLOAD).encode(), timeout=30)[0] for process in crowd
+    ]
 
-    assert all(b"Opus 5.5" in each for each in said)
-    assert {each.returncode for each in crowd} == {0}
+    assert all(b"Opus 5.5" in output for output in outputs)
+    assert {process.returncode for process in crowd} == {0}
     assert 1 <= len(notes(tmp_path)) <= 16
 
 
@@ -300,6 +302,14 @@ def test_an_idle_line_has_no_burn_rate():
     for idle_s, is_shown in ((60, True), (180, False)):
         page = {**PAGE, "metadata": {"lastActivity": (NOW_S - idle_s) * 1000}}
         assert ("/h" in line(page=page)) == is_shown
+
+
+def test_an_old_burn_rate_is_not_shown_in_an_active_session():
+    old = {**PAGE["billing"], "lastFetched": (NOW_S - 601) * 1000}
+
+    assert "/h" not in line(
+        page={**PAGE, "billing": old, "metadata": {"lastActivity": NOW_S * 1000}}
+    )
 
 
 def test_after_compaction_no_old_alert_is_shown():

@@ -97,7 +97,7 @@ CASES = {
 
 
 @pytest.fixture
-def watched(tmp_path):
+def watched_bench(tmp_path):
     """A bench with flightlog's hook and a witness beside it."""
     bench = make_bench(tmp_path)
     register_witness(bench, events_for([PINNED]))
@@ -111,24 +111,24 @@ def register_witness(bench, events, settings=None):
     seen.mkdir()
     hook = {"type": "command", "command": f"cat > {seen}/$(date +%s%N)-$$"}
     bench.config.mkdir(exist_ok=True)
-    held = {
+    document = {
         "hooks": {event: [{"matcher": "", "hooks": [hook]}] for event in events},
         **(settings or {}),
     }
-    (bench.config / "settings.json").write_text(json.dumps(held, indent=2))
+    (bench.config / "settings.json").write_text(json.dumps(document, indent=2))
 
 
-def witnessed(bench):
+def read_witness(bench):
     """What the witness kept whole; one the client did not wait for may have kept nothing."""
-    kept = [path.read_bytes() for path in sorted((bench.root / "witness").iterdir())]
-    return [json.loads(payload) for payload in kept if payload]
+    payloads = [path.read_bytes() for path in sorted((bench.root / "witness").iterdir())]
+    return [json.loads(payload) for payload in payloads if payload]
 
 
 def assert_all_on_record(bench: Bench, session: str) -> list[str]:
     """What the witness saw is what was recorded; returns the names in order of arrival."""
-    until(lambda: len(bench.hooks(session)) >= len(witnessed(bench)))
+    until(lambda: len(bench.hooks(session)) >= len(read_witness(bench)))
     events = bench.hooks(session)
-    assert multiset(event["payload"] for event in events) == multiset(witnessed(bench))
+    assert multiset(event["payload"] for event in events) == multiset(read_witness(bench))
     assert all(event["event"] == event["payload"]["hook_event_name"] for event in events)
     return [event["event"] for event in events]
 
@@ -137,7 +137,7 @@ def multiset(payloads):
     return Counter(json.dumps(payload, sort_keys=True) for payload in payloads)
 
 
-def unordered(names):
+def count_events(names):
     """The events that always come, less those that depend on the client's mood."""
     return Counter(
         name for name in names if name not in {"InstructionsLoaded", "PermissionRequest"}
@@ -145,19 +145,19 @@ def unordered(names):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_every_event_of_a_session_is_on_record(watched, case):
+def test_every_event_of_a_session_is_on_record(watched_bench, case):
     rules, between = CASES[case]
     session = new_session()
 
-    told = watched.run({"rules": rules}, f"Play: {case}.", session=session)
+    played = watched_bench.run({"rules": rules}, f"Play: {case}.", session=session)
 
-    names = assert_all_on_record(watched, session)
-    assert told.outcome.exit_code == 0
-    assert unordered(names) == Counter([*OPENING, *between, *CLOSING])
+    names = assert_all_on_record(watched_bench, session)
+    assert played.outcome.exit_code == 0
+    assert count_events(names) == Counter([*OPENING, *between, *CLOSING])
     assert (names[0], names[-2:]) == ("SessionStart", CLOSING)
 
 
-def test_background_subagents_are_on_record(watched):
+def test_background_subagents_are_on_record(watched_bench):
     both = [
         agent("SUBTASK A: count.", background=True),
         agent("SUBTASK B: count.", background=True),
@@ -175,65 +175,73 @@ def test_background_subagents_are_on_record(watched):
     ]
     session = new_session()
 
-    watched.run({"rules": rules}, "Delegate twice.", session=session)
+    watched_bench.run({"rules": rules}, "Delegate twice.", session=session)
 
-    names = Counter(assert_all_on_record(watched, session))
+    names = Counter(assert_all_on_record(watched_bench, session))
     assert (names["SubagentStart"], names["SubagentStop"], names["SessionEnd"]) == (2, 2, 1)
     assert {
         event["payload"]["agent_id"]
-        for event in watched.hooks(session)
+        for event in watched_bench.hooks(session)
         if event["event"] == "SubagentStop"
     }
 
 
-def test_resume_fork_and_compaction_are_on_record(watched):
+def test_resume_fork_and_compaction_are_on_record(watched_bench):
     rules = [
         {"when": {"prompt": word}, "replies": [{"text": f"{word}."}]}
         for word in ("one", "two", "three")
     ]
     session, forked = new_session(), new_session()
-    watched.run({"rules": rules}, "one", session=session)
-    watched.run({"rules": rules}, "two", resume=session)
-    watched.run({"rules": rules}, "three", resume=session, fork=True, session=forked)
-    watched.run({"rules": rules}, "/compact keep the words", resume=session)
+    watched_bench.run({"rules": rules}, "one", session=session)
+    watched_bench.run({"rules": rules}, "two", resume=session)
+    watched_bench.run({"rules": rules}, "three", resume=session, fork=True, session=forked)
+    watched_bench.run({"rules": rules}, "/compact keep the words", resume=session)
 
     starts = [
         event["payload"]["source"]
-        for event in watched.hooks(session)
+        for event in watched_bench.hooks(session)
         if event["event"] == "SessionStart"
     ]
-    names = Counter(event["event"] for event in watched.hooks(session))
+    names = Counter(event["event"] for event in watched_bench.hooks(session))
     assert starts[:2] == ["startup", "resume"]
     assert "compact" in starts
     assert (names["PreCompact"], names["PostCompact"], names["SessionEnd"]) == (1, 1, 3)
     assert [
         event["payload"]["source"]
-        for event in watched.hooks(forked)
+        for event in watched_bench.hooks(forked)
         if event["event"] == "SessionStart"
     ] == ["fork"]
-    seen = multiset(event["payload"] for one in (session, forked) for event in watched.hooks(one))
-    assert seen == multiset(witnessed(watched))
+    seen = multiset(
+        event["payload"] for one in (session, forked) for event in watched_bench.hooks(one)
+    )
+    assert seen == multiset(read_witness(watched_bench))
 
 
-def test_a_fatal_api_error_is_on_record_by_its_end(watched):
+def test_a_fatal_api_error_is_on_record_by_its_end(watched_bench):
     """The client does not wait for its StopFailure hooks: on a busy machine it ends before they begin."""
     session = new_session()
 
-    told = watched.run(
+    played = watched_bench.run(
         {"rules": [{"replies": [{"errors": [{"status": 401}]}]}]}, "Fail.", session=session
     )
 
     seen = [
-        payload for payload in witnessed(watched) if payload["hook_event_name"] != "StopFailure"
+        payload
+        for payload in read_witness(watched_bench)
+        if payload["hook_event_name"] != "StopFailure"
     ]
-    kept = [event["payload"] for event in watched.hooks(session) if event["event"] != "StopFailure"]
-    assert told.outcome.exit_code == 1
-    assert multiset(kept) == multiset(seen)
-    assert kept[-1]["hook_event_name"] == "SessionEnd"
+    payloads = [
+        event["payload"]
+        for event in watched_bench.hooks(session)
+        if event["event"] != "StopFailure"
+    ]
+    assert played.outcome.exit_code == 1
+    assert multiset(payloads) == multiset(seen)
+    assert payloads[-1]["hook_event_name"] == "SessionEnd"
 
 
-def test_a_denied_tool_is_on_record(watched):
-    settings = watched.config / "settings.json"
+def test_a_denied_tool_is_on_record(watched_bench):
+    settings = watched_bench.config / "settings.json"
     settings.write_text(
         json.dumps({**json.loads(settings.read_text()), "permissions": {"deny": ["Bash"]}})
     )
@@ -251,23 +259,25 @@ def test_a_denied_tool_is_on_record(watched):
     ]
     session = new_session()
 
-    told = watched.run({"rules": rules}, "Try.", "--disallowedTools", "Write", session=session)
+    played = watched_bench.run(
+        {"rules": rules}, "Try.", "--disallowedTools", "Write", session=session
+    )
 
-    assert told.outcome.exit_code == 0
-    assert unordered(assert_all_on_record(watched, session))["SessionEnd"] == 1
+    assert played.outcome.exit_code == 0
+    assert count_events(assert_all_on_record(watched_bench, session))["SessionEnd"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_session_that_is_ended_from_outside_keeps_all_that_happened(watched, number):
+def test_a_session_that_is_ended_from_outside_keeps_all_that_happened(watched_bench, number):
     rules = [{"replies": [{"blocks": [tool("tail -f /dev/null")]}]}]
     session = new_session()
-    with watched.start({"rules": rules}, "Wait.", session=session) as (running, _):
-        until(lambda: any(event["event"] == "PreToolUse" for event in watched.hooks(session)))
+    with watched_bench.start({"rules": rules}, "Wait.", session=session) as (running, _):
+        until(lambda: any(event["event"] == "PreToolUse" for event in watched_bench.hooks(session)))
         family = {running.pid, *find_descendants(running.pid)}
         running.signal(number)
         running.wait(20)
 
-    names = [event["event"] for event in watched.hooks(session)]
+    names = [event["event"] for event in watched_bench.hooks(session)]
     assert names[:3] == [*OPENING, "PreToolUse"]
     assert ("SessionEnd" in names) == (number != signal.SIGKILL)
     for pid in family:
@@ -282,11 +292,11 @@ def test_a_broken_hook_costs_the_session_nothing(tmp_path):
     settings = bench.config / "settings.json"
     for gone in ("record.py", "python"):
         settings.write_text(settings.read_text().replace(f"{gone} ", f"{gone}.gone "))
-        told = bench.run(
+        played = bench.run(
             {"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go."
         )
 
-        assert (told.outcome.exit_code, told.result["result"], len(told.requests)) == (
+        assert (played.outcome.exit_code, played.result["result"], len(played.requests)) == (
             0,
             "Done.",
             2,
@@ -294,10 +304,10 @@ def test_a_broken_hook_costs_the_session_nothing(tmp_path):
     assert not bench.recordings.exists()
 
 
-def test_no_byte_of_ours_holds_the_key(watched):
+def test_no_byte_of_ours_holds_the_key(watched_bench):
     canary = "sk-" + "canary-" + os.urandom(8).hex()
     bench = Bench(
-        watched.root,
+        watched_bench.root,
         extra={"ANTHROPIC_API_KEY": canary, "ANTHROPIC_CUSTOM_HEADERS": f"x-canary: {canary}"},
     )
     bench.run({"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go.")
@@ -307,16 +317,16 @@ def test_no_byte_of_ours_holds_the_key(watched):
     assert not [path for path in files if canary.encode() in path.read_bytes()]
 
 
-def test_the_settle_a_session_starts_keeps_its_transcript(watched):
+def test_the_settle_a_session_starts_keeps_its_transcript(watched_bench):
     """From the agent's own end to our copy, with nobody calling flightlog by hand."""
     session = new_session()
-    watched.run(
+    watched_bench.run(
         {"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]},
         "Go.",
         session=session,
     )
-    (source,) = watched.config.glob(f"projects/*/{session}.jsonl")
-    directory = watched.recordings / "sessions" / "claude-code" / session
+    (source,) = watched_bench.config.glob(f"projects/*/{session}.jsonl")
+    directory = watched_bench.recordings / "sessions" / "claude-code" / session
 
     def find_copies():
         return [

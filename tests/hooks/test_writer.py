@@ -22,7 +22,7 @@ def by_hook(path, line, *, durable=False):
     left=st.sampled_from([b"", b"{}\n", b'{"torn', b"\n", b"{}\n{"]),
     written=st.lists(records, min_size=1, max_size=4),
 )
-def test_whatever_was_left_behind_both_leave_the_same_file(tmp_path_factory, left, written):
+def test_hook_and_store_repair_any_leftover_to_the_same_file(tmp_path_factory, left, written):
     folder = tmp_path_factory.mktemp("both")
     for name, append in (("ours", by_hook), ("theirs", jsonl.append_line)):
         (folder / name).write_bytes(left)
@@ -32,7 +32,7 @@ def test_whatever_was_left_behind_both_leave_the_same_file(tmp_path_factory, lef
     assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
 
 
-def test_both_take_back_what_did_not_fit(tmp_path):
+def test_hook_and_store_undo_a_write_that_did_not_fit(tmp_path):
     import resource
 
     for name, append in (("ours", by_hook), ("theirs", jsonl.append_line)):
@@ -54,15 +54,15 @@ def test_both_take_back_what_did_not_fit(tmp_path):
 def test_a_record_of_the_hook_and_its_shards_are_read_by_the_store(tmp_path):
     path = tmp_path / "hooks.jsonl"
     by_hook(path, b'{"n":1}')
-    with path.open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with path.open("rb") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
         by_hook(path, b'{"n":2}')
 
     assert [line.data for line in jsonl.read_together(path)] == [b'{"n":1}', b'{"n":2}']
     assert len(jsonl.list_shards(path)) == 1
 
 
-def test_both_wait_for_the_same_lock(tmp_path):
+def test_hook_and_store_wait_for_the_same_lock(tmp_path):
     path = tmp_path / "hooks.jsonl"
     pids = []
     for number in range(8):
@@ -80,7 +80,7 @@ def test_both_wait_for_the_same_lock(tmp_path):
 
 
 @pytest.mark.parametrize("obstacle", ["directory", "link"])
-def test_both_refuse_what_is_not_a_file(tmp_path, obstacle):
+def test_hook_and_store_refuse_a_path_that_is_no_file(tmp_path, obstacle):
     path = tmp_path / "hooks.jsonl"
     if obstacle == "directory":
         path.mkdir()

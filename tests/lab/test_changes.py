@@ -31,7 +31,7 @@ def call(index, subagent, message):
     return ApiCall(Exchange("t", asked), subagent, message)
 
 
-def saved(*requests, subagents=()):
+def make_snapshots(*requests, subagents=()):
     subagents = dict(subagents)
     return [
         SnapshotSaved("s", 1, f"t{request}", request, subagents.get(request, ""))
@@ -40,9 +40,10 @@ def saved(*requests, subagents=()):
 
 
 def list_attributions(main, calls, trees, **subagents):
-    found = iter_intervals("t0", trees, calls, session(main, **subagents))
+    intervals = iter_intervals("t0", trees, calls, session(main, **subagents))
     return [
-        (each.owner.step.message_id if each.owner else None, each.attribution) for each in found
+        (interval.owner.step.message_id if interval.owner else None, interval.attribution)
+        for interval in intervals
     ]
 
 
@@ -52,11 +53,11 @@ READ = ("Read", {"file_path": "/w/a"})
 AGENT = ("Agent", {"prompt": "x"})
 
 
-def test_what_changed_between_two_requests_is_the_step_betweens():
+def test_change_between_two_requests_belongs_to_the_step_between():
     main = [step("a", BASH), step("b", BASH), step("c")]
     calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
 
-    assert list_attributions(main, calls, saved(1, 2, 3, 0)) == [
+    assert list_attributions(main, calls, make_snapshots(1, 2, 3, 0)) == [
         (None, "background"),  # before the first answer nobody worked
         ("a", "exact"),
         ("b", "exact"),
@@ -68,14 +69,14 @@ def test_a_request_that_was_tried_again_shifts_nothing():
     main = [step("a", BASH), step("b")]
     calls = [call(1, "", "a"), call(2, "", ""), call(3, "", "b"), call(4, SIDE, "title")]
 
-    assert list_attributions(main, calls, saved(1, 2, 3, 4, 0))[1] == ("a", "exact")
-    assert list_attributions(main, calls, saved(1, 2, 3, 4, 0))[2][1] == "background"
+    assert list_attributions(main, calls, make_snapshots(1, 2, 3, 4, 0))[1] == ("a", "exact")
+    assert list_attributions(main, calls, make_snapshots(1, 2, 3, 4, 0))[2][1] == "background"
 
 
 def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
     main = [step("a", AGENT), step("b")]
     calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "x", "x2"), call(4, "", "b")]
-    trees = saved(1, 2, 3, 4, 0, subagents={2: "x", 3: "x"})
+    trees = make_snapshots(1, 2, 3, 4, 0, subagents={2: "x", 3: "x"})
 
     assert list_attributions(main, calls, trees, x=[step("x1", BASH), step("x2")])[2] == (
         "x1",
@@ -83,7 +84,7 @@ def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
     )
 
 
-def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
+def test_concurrent_subagents_and_tools_share_their_changes():
     main = [step("a", AGENT, AGENT), step("b")]
     calls = [
         call(1, "", "a"),
@@ -92,14 +93,14 @@ def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
         call(4, "x", "x2"),
         call(5, "y", "y2"),
     ]
-    trees = saved(1, 2, 3, 4, 5, subagents={2: "x", 3: "y", 4: "x", 5: "y"})
+    trees = make_snapshots(1, 2, 3, 4, 5, subagents={2: "x", 3: "y", 4: "x", 5: "y"})
     both = {"x": [step("x1", BASH), step("x2")], "y": [step("y1", BASH), step("y2")]}
 
     assert list_attributions(main, calls, trees, **both)[3] == ("x1", "shared")
 
     beside = [step("a", AGENT, BASH), step("b")]
     assert list_attributions(
-        beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")]
+        beside, calls[:3], make_snapshots(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")]
     )[2] == (
         "a",
         "shared",
@@ -111,12 +112,12 @@ def test_beside_a_background_shell_only_a_named_file_is_shared():
     main = [step("a", LEFT), step("b", write), step("c")]
     calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
 
-    found = list(iter_intervals("t0", saved(1, 2, 3), calls, session(main)))
+    intervals = list(iter_intervals("t0", make_snapshots(1, 2, 3), calls, session(main)))
 
-    assert found[1].attribution_of("any") == "exact", (
+    assert intervals[1].attribution_of("any") == "exact", (
         "the step that left it running ran it in the open"
     )
-    assert (found[2].attribution_of("late.txt"), found[2].attribution_of("named.txt")) == (
+    assert (intervals[2].attribution_of("late.txt"), intervals[2].attribution_of("named.txt")) == (
         "background",
         "shared",
     )
@@ -125,11 +126,13 @@ def test_beside_a_background_shell_only_a_named_file_is_shared():
 def test_a_step_that_only_read_changed_nothing():
     calls = [call(1, "", "a"), call(2, "", "b")]
 
-    assert list_attributions([step("a", READ), step("b")], calls, saved(1, 2))[1] == (
+    assert list_attributions([step("a", READ), step("b")], calls, make_snapshots(1, 2))[1] == (
         "a",
         "background",
     )
 
 
 def test_without_captured_requests_a_session_is_one_piece():
-    assert list_attributions([step("a", BASH), step("b", BASH)], [], saved(0)) == [("b", "shared")]
+    assert list_attributions([step("a", BASH), step("b", BASH)], [], make_snapshots(0)) == [
+        ("b", "shared")
+    ]

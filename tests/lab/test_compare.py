@@ -15,14 +15,14 @@ def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
             name,
         )
 
-    told = compare_runs(
+    comparison = compare_runs(
         [make_run("a", "left"), make_run("b", "right", max_turns=7)], os.environ["PATH"]
     )
 
-    (session,) = told["sessions"]
+    (session,) = comparison["sessions"]
     assert (session["files_equal"], session["files_different"]) == (["same"], ["other"])
-    assert [(each["count"], each["stop_reasons"]) for each in session["groups"]] == [
+    assert [(group["count"], group["stop_reasons"]) for group in session["groups"]] == [
         (2, {"completed": 2})
     ] * 2
     assert session["groups"][0]["file_writes"] == {"mean": 2, "sd": 0, "n": 2}
-    assert set(told["config_differences"]) == {"max_turns", "scenario"}
+    assert set(comparison["config_differences"]) == {"max_turns", "scenario"}

@@ -24,7 +24,7 @@ sessions:
 """
 
 
-def test_what_is_not_said_has_the_documents_defaults():
+def test_missing_settings_have_the_documented_defaults():
     config = parse_run_config(SMALL)
 
     assert config.allowed_tools == ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
@@ -49,18 +49,18 @@ def test_what_is_not_said_has_the_documents_defaults():
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_known_name(line, meant):
-    with pytest.raises(Misconfigured) as told:
+    with pytest.raises(Misconfigured) as error:
         parse_run_config(SMALL + line + "\n")
 
-    assert line.split(":")[0] in told.value.message
-    assert meant in told.value.hint
+    assert line.split(":")[0] in error.value.message
+    assert meant in error.value.hint
 
 
 def test_an_unknown_key_inside_is_compared_with_the_names_of_its_place():
-    with pytest.raises(Misconfigured, match="forkfrom") as told:
+    with pytest.raises(Misconfigured, match="forkfrom") as error:
         parse_run_config(SMALL + "  - {session_index: 2, prompt: Go on., forkfrom: 1}\n")
 
-    assert told.value.hint == "did you mean `fork_from`?"
+    assert error.value.hint == "did you mean `fork_from`?"
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_an_unknown_key_inside_is_compared_with_the_names_of_its_place():
         (SMALL + "session_mode: parallel\n", "session_mode"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_anything_starts(text, why):
+def test_unusable_setting_is_refused_before_anything_starts(text, why):
     with pytest.raises(Misconfigured, match=why):
         parse_run_config(text)
 
 
-def test_an_override_takes_the_place_of_what_is_said():
+def test_override_replaces_a_configured_value():
     assert parse_run_config(SMALL, {"model": "other", "tags": ["a"]}).tags == ("a",)
 
 
 words = st.text(min_size=1).filter(lambda text: text.strip())
 sessions = st.builds(
-    lambda prompts: tuple(SessionConfig(at, *each) for at, each in enumerate(prompts, 1)),
+    lambda prompts: tuple(SessionConfig(at, *prompt) for at, prompt in enumerate(prompts, 1)),
     st.lists(st.tuples(words, st.text(), st.none() | st.integers(1, 99)), min_size=1, max_size=4),
 )
 configs = st.builds(
@@ -146,7 +146,7 @@ def test_a_frozen_configuration_keeps_comments_order_and_references():
     frozen = dump_run_config(config, WRITTEN)
 
     assert parse_run_config(frozen) == config
-    kept = [
+    comments = [
         "# Which model",
         "sessions:",
         "# the whole task",
@@ -154,7 +154,7 @@ def test_a_frozen_configuration_keeps_comments_order_and_references():
         "# the work tree",
         "/abs/shop",
     ]
-    assert sorted(kept, key=frozen.index) == kept
+    assert sorted(comments, key=frozen.index) == comments
     assert frozen.index("claude-opus-5-5") < frozen.index("max_turns: 50")
     assert referenced_names(config.env) == ("SHOP_TOKEN",)
     assert resolve_references(config.env["API_TOKEN"], {"SHOP_TOKEN": "x"}) == "x"

@@ -11,12 +11,12 @@ def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
         tmp_path, labs.config(tmp_path, labs.script("done"), "go", engine="scripted"), "right"
     )
 
-    (found,) = find_incidents(wrong.name, wrong.state)
+    (incident,) = find_incidents(wrong.name, wrong.state)
 
-    assert (found.kind, found.feature, found.evidence[0]) == (
+    assert (incident.kind, incident.feature, incident.evidence[0]) == (
         "failed run",
         "lab",
         "wrong/session_01",
     )
-    assert found.at_ms > 0
+    assert incident.at_ms > 0
     assert list(find_incidents(right.name, right.state)) == []

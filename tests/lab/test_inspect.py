@@ -19,12 +19,12 @@ PATH = os.environ["PATH"]
         ("r#1@abc.2", RunAddress("r", 1, subagent="abc", turn=2)),
     ],
 )
-def test_a_place_is_read_as_a_person_writes_it(written, where):
+def test_address_is_parsed_as_people_write_it(written, where):
     assert parse_run_address(written) == where
 
 
 @pytest.mark.parametrize("written", ["", "#2", "r#0", "r#2.0", "r#x", "r#2@../x.1"])
-def test_what_is_no_place_is_refused(written):
+def test_invalid_address_is_refused(written):
     with pytest.raises(Invalid):
         parse_run_address(written)
 
@@ -37,14 +37,14 @@ def book(tmp_path_factory):
 
 
 def test_a_step_is_shown_with_its_request_tools_changes_and_cost(book):
-    told = inspect_address(book, RunAddress("r", 1, 2, turn=1), PATH)
+    step = inspect_address(book, RunAddress("r", 1, 2, turn=1), PATH)
 
-    assert (told["session_dir"], told["text"]) == ("session_01_r02", ["I write."])
-    assert [tool["name"] for tool in told["tools"]] == ["Bash"]
-    assert [change["file_path"] for change in told["file_changes"]] == ["a", "b"]
-    assert (told["request"]["index"], told["request"]["status"]) == (1, 200)
-    assert told["cost_usd"] > 0
-    assert told["uuid_map"]["shadow_git_tag"] == "_step_01_r02_002"
+    assert (step["session_dir"], step["text"]) == ("session_01_r02", ["I write."])
+    assert [tool["name"] for tool in step["tools"]] == ["Bash"]
+    assert [change["file_path"] for change in step["file_changes"]] == ["a", "b"]
+    assert (step["request"]["index"], step["request"]["status"]) == (1, 200)
+    assert step["cost_usd"] > 0
+    assert step["uuid_map"]["shadow_git_tag"] == "_step_01_r02_002"
 
 
 def test_a_session_lists_its_turns_and_a_run_its_files(book):
@@ -56,7 +56,7 @@ def test_a_session_lists_its_turns_and_a_run_its_files(book):
         ([], 0),
     ]
     assert session["session_dir"] == "session_01_r01"
-    assert [each["path"] for each in whole["file_changes"]] == ["a", "b"]
+    assert [change["path"] for change in whole["file_changes"]] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_session_lists_its_turns_and_a_run_its_files(book):
         RunAddress("r", 1, subagent="x", turn=1),
     ],
 )
-def test_what_is_not_there_is_said_with_what_is(book, where):
-    with pytest.raises(NotFound) as told:
+def test_missing_address_is_refused_with_those_that_exist(book, where):
+    with pytest.raises(NotFound) as error:
         inspect_address(book, where, PATH)
 
-    assert told.value.hint.startswith("it has")
+    assert error.value.hint.startswith("it has")
 
 
-def test_subagents_have_places_of_their_own(tmp_path):
+def test_subagents_have_addresses_of_their_own(tmp_path):
     agent = {"tool": "Agent", "input": {"description": "d", "prompt": "write", "subagent_type": "general-purpose",
                                         "run_in_background": False}}  # fmt: skip
     scenario = {
@@ -87,8 +87,8 @@ def test_subagents_have_places_of_their_own(tmp_path):
     book = run(tmp_path, config(tmp_path, scenario, "go"))
 
     subagent = next(iter(inspect_address(book, RunAddress("r", 1), PATH)["subagents"]))
-    told = inspect_address(book, RunAddress("r", 1, subagent=subagent, turn=1), PATH)
+    step = inspect_address(book, RunAddress("r", 1, subagent=subagent, turn=1), PATH)
 
-    assert [change["file_path"] for change in told["file_changes"]] == ["sub"]
-    assert told["request"]["agent_context"] == "subagent"
+    assert [change["file_path"] for change in step["file_changes"]] == ["sub"]
+    assert step["request"]["agent_context"] == "subagent"
     assert list((book.path / "session_01").glob(f"subagent_*_{subagent}.json"))

@@ -10,11 +10,12 @@ def plan_parents(mode, *sessions):
         session_mode=mode,
     )
     return {
-        each.session_dir: (each.parent_session, each.tree_session) for each in plan_sessions(config)
+        session.session_dir: (session.parent_session, session.tree_session)
+        for session in plan_sessions(config)
     }
 
 
-def test_isolated_sessions_share_the_tree_and_nothing_said():
+def test_isolated_sessions_share_the_tree_but_no_conversation():
     assert plan_parents("isolated", {}, {}, {}) == {
         "session_01": ("", ""),
         "session_02": ("", "session_01"),
@@ -39,7 +40,7 @@ def test_forked_sessions_all_go_on_from_the_first():
     }
 
 
-def test_fork_from_has_the_last_word():
+def test_fork_from_overrides_the_mode():
     assert plan_parents("isolated", {}, {}, {"fork_from": 1})["session_03"] == (
         "session_01",
         "session_01",
@@ -63,10 +64,10 @@ def test_ready_sessions_have_no_open_requirements_and_the_last_is_final():
         "m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked"
     )
     planned = plan_sessions(config)
-    names = [each.session_dir for each in planned]
+    names = [session.session_dir for session in planned]
 
-    assert [each.session_dir for each in ready_sessions(planned, [], names)] == names[:3]
+    assert [session.session_dir for session in ready_sessions(planned, [], names)] == names[:3]
     assert [
-        each.session_dir for each in ready_sessions(planned, ["session_01_r01"], names[2:])
+        session.session_dir for session in ready_sessions(planned, ["session_01_r01"], names[2:])
     ] == names[2:]
     assert final_session(planned).session_dir == "session_02_r01"

@@ -11,7 +11,7 @@ def step(*calls):
     return Step(1, "m1", 0, "model", (), calls, cost_usd=None, cost_source=CostSource.UNKNOWN)
 
 
-def called(name, given, detail=None, **more):
+def make_call(name, given, detail=None, **more):
     return ToolCall("t1", name, given, (Text("ok"),), detail=detail, **more)
 
 
@@ -19,7 +19,10 @@ def called(name, given, detail=None, **more):
 def test_a_created_file_can_be_made_again(tmp_path, content):
     detail = {"type": "create", "content": content, "structuredPatch": []}
     (entry,) = iter_reported_changes(
-        "", step(called("Write", {"file_path": "/w/new.txt", "content": content}, detail)), 3, "/w"
+        "",
+        step(make_call("Write", {"file_path": "/w/new.txt", "content": content}, detail)),
+        3,
+        "/w",
     )
 
     if content:
@@ -41,17 +44,17 @@ def test_the_clients_own_patch_can_be_applied(tmp_path):
     (tmp_path / "a.txt").write_text("keep\nold\n")
 
     (entry,) = iter_reported_changes(
-        "", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w"
+        "", step(make_call("Edit", given, {"structuredPatch": [hunk]})), 1, "/w"
     )
     apply(tmp_path, entry["diff"].encode(), "-p0")
 
     assert (tmp_path / "a.txt").read_text() == "keep\nnew\n"
 
 
-def test_words_alone_give_lines_without_a_place_and_say_so():
+def test_edit_without_a_patch_gives_lines_without_numbers():
     given = {"file_path": "/elsewhere/a.txt", "old_string": "old", "new_string": "new"}
 
-    (entry,) = iter_reported_changes("x", step(called("Edit", given)), 1, "/w")
+    (entry,) = iter_reported_changes("x", step(make_call("Edit", given)), 1, "/w")
 
     assert (entry["rebuilt_from"], entry["subagent"]) == (WORDS, "x")
     assert entry["diff"].splitlines()[2:] == ["-old", "+new"]
@@ -60,9 +63,9 @@ def test_words_alone_give_lines_without_a_place_and_say_so():
 
 def test_failed_denied_and_unanswered_calls_change_nothing():
     given = {"file_path": "/w/a", "content": "x"}
-    failed = called("Write", given, is_error=True)
-    denied = called("Write", given, denial_reason="rule")
+    failed = make_call("Write", given, is_error=True)
+    denied = make_call("Write", given, denial_reason="rule")
     open_call = ToolCall("t1", "Write", given)
-    shell = called("Bash", {"command": "rm -rf x"})
+    shell = make_call("Bash", {"command": "rm -rf x"})
 
     assert list(iter_reported_changes("", step(failed, denied, open_call, shell), 1, "/w")) == []

@@ -33,7 +33,7 @@ def test_a_run_that_died_shows_what_is_finished_and_what_was_in_flight():
     state = fold_run(records(*STORY))
 
     assert state.last_attempt("session_01").stop_reason == "completed"
-    assert [each.session for each in state.in_flight] == ["session_02"]
+    assert [attempt.session for attempt in state.in_flight] == ["session_02"]
     assert (state.spent_usd, state.tree, state.end) == (0.75, "t2", None)
 
 
@@ -50,7 +50,7 @@ def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
 
     state = fold_run(records(*STORY, *again))
 
-    assert [each.stop_reason for each in state.attempts["session_02"]] == [
+    assert [attempt.stop_reason for attempt in state.attempts["session_02"]] == [
         "interrupted",
         "completed",
     ]
@@ -67,7 +67,7 @@ def test_folding_live_equals_folding_at_the_end():
     assert live == fold_run(records(*STORY))
 
 
-def test_what_cannot_be_read_is_counted_and_hides_nothing():
+def test_unreadable_events_are_counted_and_hide_no_others():
     orphan = events.CostRecorded("session_09", 1, 1.0)
 
     state = fold_run([DAMAGE, *records(*STORY), STRANGE, *records(orphan)])
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_counted_and_hides_nothing():
     assert (state.damage, state.unrecognized_events, state.spent_usd) == ([DAMAGE], 1, 0.75)
 
 
-def test_the_journal_takes_every_event_and_gives_it_back(tmp_path):
+def test_every_event_is_read_back_from_the_journal(tmp_path):
     ids = iter(range(100))
     journal = Journal(
         tmp_path / "j", events.RunEvent, now=lambda: "t", new_id=lambda: str(next(ids))

@@ -19,6 +19,7 @@ from flightlog.live.service import (
     record_profile_switch,
 )
 from flightlog.model.errors import Invalid, NotFound
+from support.hooking import run_hook
 from support.live_files import MINUTE_MS, NOW_MS, Desk, limits, session_id
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -98,14 +99,37 @@ def test_eleven_sessions_of_three_accounts_show_their_own(machine):
     assert {page.stem: json.loads(page.read_text())["launch"]["label"] for page in pages} == own
 
 
+def test_a_session_without_a_status_line_shows_the_account_of_its_start(machine):
+    machine.start(1, 0, rate_limits=limits(60, NOW_MS + 60 * MINUTE_MS))
+    desk, name = machine.desks[0], session_id(2)
+    path = desk.responses(name, (NOW_MS - 9 * MINUTE_MS, 1000, 10))
+    shown = []
+    for source, end in (("clear", "0002"), ("resume", "0003"), ("compact", "0004")):
+        event = {"session_id": name, "hook_event_name": "SessionStart", "source": source}
+        run_hook(
+            machine.home,
+            json.dumps({**event, "transcript_path": str(path), "model": "opus"}).encode(),
+            ANTHROPIC_API_KEY=fake_key(end),
+        )
+        runtime = machine.runtime()
+        clock = replace(runtime.clock, now_ms=lambda: int(time.time() * 1000))
+        rows = list_running(collect_here(replace(runtime, clock=clock), secrets=False))
+        shown += [(row["profile"], row["limits"]) for row in rows if row["session"] == name]
+
+    assert shown == [("API key …0002", None), ("API key …0003", None), ("API key …0003", None)]
+
+
 def test_a_directory_that_a_hook_reported_is_known(machine, tmp_path):
     machine.start(1, 1, fake_key("0002"))
     unreported = tmp_path / "gone"
-    writer.note_config_dir(str(machine.home), str(unreported))
+    writer.note_directory(str(machine.home), str(unreported))
 
     known = find_known_config_dirs(machine.runtime())
 
     assert known == [str(desk.config) for desk in machine.desks]
+    (tmp_path / "link").symlink_to(machine.desks[1].config)
+    writer.note_directory(str(machine.home), str(tmp_path / "link"))
+    assert find_known_config_dirs(machine.runtime()) == known
     assert (machine.home / "config-dirs").read_text().count(str(machine.desks[1].config)) == 1
 
 
@@ -118,6 +142,7 @@ def test_status_lists_running_sessions_of_all_directories(machine):
         "CLAUDE_CONFIG_DIR": str(machine.desks[0].config),
     }
     machine.desks[1].hook(name, "Stop", int(time.time() * 1000))
+    machine.report(2, 1, fake_key("0002"), int(time.time() * 1000))  # no prompt yet
 
     done = subprocess.run(
         [sys.executable, "-m", "flightlog", "status", "--json"],
@@ -125,7 +150,8 @@ def test_status_lists_running_sessions_of_all_directories(machine):
     )  # fmt: skip
 
     report = json.loads(done.stdout)
-    (row,) = report["running"]
+    row, starting = report["running"]
+    assert starting["session"] == session_id(2)
     assert (row["session"], row["profile"]) == (name, "API key …0002")
     assert {"agent", "project", "config_dir", "lifecycle"} <= row.keys()
     assert report["archived_only_sessions"] == 0
@@ -153,7 +179,7 @@ def test_an_id_of_two_accounts_is_refused(machine):
         )
         machine.start(desk, desk)
         machine.desks[desk].tell(session_id(desk), NOW_MS, account=account)
-    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+    writer.note_directory(str(machine.home), str(machine.desks[1].config))
 
     with pytest.raises(Invalid, match="2 accounts"):
         label_profile(machine.runtime(), "default", "x", dry_run=False)
@@ -199,7 +225,7 @@ def test_swap_finds_the_account_in_the_directory_of_the_session(machine):
         )
         place.responses(session_id(desk), (NOW_MS - MINUTE_MS, 1000, 10))
     machine.home.mkdir()
-    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+    writer.note_directory(str(machine.home), str(machine.desks[1].config))
 
     with pytest.raises(NotFound, match="no profile 'Mine 1' in") as refused:
         record_profile_switch(machine.runtime(), session_id(0), "Mine 1", "", dry_run=False)
@@ -213,7 +239,7 @@ def test_an_unknown_account_is_not_the_default_of_another_directory(machine):
     machine.start(1, 0, fake_key("0002"))
     machine.desks[1].responses(session_id(2), (NOW_MS - MINUTE_MS, 1000, 10))
     machine.desks[1].tell(session_id(2), NOW_MS - MINUTE_MS)
-    writer.note_config_dir(str(machine.home), str(machine.desks[1].config))
+    writer.note_directory(str(machine.home), str(machine.desks[1].config))
 
     first, second = list_running(collect_here(machine.runtime(), secrets=False))
 

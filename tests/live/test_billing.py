@@ -98,22 +98,24 @@ def test_on_a_steady_burn_the_forecast_is_within_a_tenth(per_hour):
             LimitSample(at, float(int((at - NOW_MS) / HOUR_MS * per_hour)), reset) for at in times
         ]
 
-        told = forecast_exhaustion(ProfileLimits(None, samples), (NOW_MS, reset), (0.0, 0.0), now)
+        forecast = forecast_exhaustion(
+            ProfileLimits(None, samples), (NOW_MS, reset), (0.0, 0.0), now
+        )
 
         left = NOW_MS + 100 / per_hour * HOUR_MS - now
-        if told.exhausted_at is not None:
-            assert told.exhausted_at - now == pytest.approx(left, rel=0.1)
+        if forecast.exhausted_at is not None:
+            assert forecast.exhausted_at - now == pytest.approx(left, rel=0.1)
         else:
             assert left * 1.1 > reset - now
-            assert told.percent_at_reset == pytest.approx(5 * per_hour, rel=0.1)
+            assert forecast.percent_at_reset == pytest.approx(5 * per_hour, rel=0.1)
 
 
 def test_without_the_vendor_a_budget_of_ones_own_is_forecast():
-    told = forecast_exhaustion(
+    forecast = forecast_exhaustion(
         ProfileLimits(None, (), 10.0), (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS
     )
 
-    assert (told.exhausted_at, told.source) == (NOW_MS + 2 * HOUR_MS, "budget")
+    assert (forecast.exhausted_at, forecast.source) == (NOW_MS + 2 * HOUR_MS, "budget")
     assert (
         forecast_exhaustion(NO_LIMITS, (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS) is None
     )

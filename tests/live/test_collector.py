@@ -15,7 +15,7 @@ from support.transcripts import user
 ONE, TWO = session_id(1), session_id(2)
 
 
-def test_one_look_writes_every_page_and_one_line(tmp_path):
+def test_one_collection_writes_every_page_and_one_line(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 5 * MINUTE_MS, 100_000, 1_000))
     desk.tell(
@@ -50,7 +50,7 @@ def test_one_look_writes_every_page_and_one_line(tmp_path):
     assert live.state.auth_profiles[0].billing.budget_source == "statusline"
 
 
-def test_a_second_look_at_nothing_new_writes_no_session_page_again(tmp_path):
+def test_second_collection_without_news_writes_no_session_page(tmp_path):
     desk = Desk(tmp_path)
     for number in range(5):
         desk.responses(session_id(number), (NOW_MS - 3 * MINUTE_MS, 1000, 10))
@@ -79,25 +79,27 @@ def test_deleting_the_file_loses_nothing(tmp_path):
     assert own == again
     assert "  costTodayUsd: 20" in again
 
-    assert [each.label for each in after.auth_profiles] == [
-        each.label for each in before.auth_profiles
+    assert [profile.label for profile in after.auth_profiles] == [
+        profile.label for profile in before.auth_profiles
     ]
-    assert "Ada" in [each.label for each in after.auth_profiles]
-    assert [each.billing for each in after.auth_profiles] == [
-        each.billing for each in before.auth_profiles
+    assert "Ada" in [profile.label for profile in after.auth_profiles]
+    assert [profile.billing for profile in after.auth_profiles] == [
+        profile.billing for profile in before.auth_profiles
     ]
     assert after.sessions[0].profile_switches == before.sessions[0].profile_switches
 
 
-def test_our_own_memory_can_be_thrown_away(tmp_path):
+def test_deleting_our_cache_and_journal_changes_no_billing(tmp_path):
     desk = Desk(tmp_path)
     list(week(desk, sessions=4))
-    before = [(each.profile_id, each.billing) for each in desk.gather().state.auth_profiles]
+    before = [
+        (profile.profile_id, profile.billing) for profile in desk.gather().state.auth_profiles
+    ]
 
     for name in ("memory.bin", "state.bin"):
         (desk.folder / ".flightlog" / name).unlink()
     (desk.folder / ".flightlog" / "journal.jsonl").unlink()
-    after = [(each.profile_id, each.billing) for each in desk.gather().state.auth_profiles]
+    after = [(profile.profile_id, profile.billing) for profile in desk.gather().state.auth_profiles]
 
     assert after == before
 
@@ -121,12 +123,12 @@ def test_lifecycle_runs_to_its_end_and_ended_sessions_are_archived(tmp_path):
 
     assert by_id(desk.gather()) == {}
     assert stages == ["starting", "working", "waiting", "resting"]
-    (left,) = desk.archived()
+    (left,) = desk.list_archived()
     assert left["sessionId"] == ONE
     assert "# my remark" in left["yaml"]
 
 
-def test_health_has_its_reasons(tmp_path):
+def test_health_status_lists_its_issues(tmp_path):
     desk = Desk(tmp_path)
     token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     path = desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 150_000, 10))
@@ -137,7 +139,7 @@ def test_health_has_its_reasons(tmp_path):
             )
             + "\n"
         )
-    desk.touched(path, NOW_MS - 8 * MINUTE_MS)
+    desk.set_mtime(path, NOW_MS - 8 * MINUTE_MS)
     desk.hook(ONE, "PreToolUse", NOW_MS - 7 * MINUTE_MS)
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -145,21 +147,24 @@ def test_health_has_its_reasons(tmp_path):
     desk.tell(TWO, NOW_MS - MINUTE_MS, launch={"pid": dead.pid, "pid_started": 1})
 
     live = desk.gather(secrets=True)
-    told = by_id(live)
+    sessions = by_id(live)
 
-    assert told[ONE].health.status == "critical"
-    assert told[ONE].health.issues == [
+    assert sessions[ONE].health.status == "critical"
+    assert sessions[ONE].health.issues == [
         "Secrets detected",
         "Nothing written while it works",
         "Context near compaction",
     ]
-    assert (told[ONE].alerts.secrets_detected, told[ONE].alerts.data_loss_risk) == (True, True)
-    assert (told[TWO].health.status, told[TWO].health.lifecycle) == ("warning", "orphaned")
-    assert told[TWO].health.issues == [
+    assert (sessions[ONE].alerts.secrets_detected, sessions[ONE].alerts.data_loss_risk) == (
+        True,
+        True,
+    )
+    assert (sessions[TWO].health.status, sessions[TWO].health.lifecycle) == ("warning", "orphaned")
+    assert sessions[TWO].health.issues == [
         "Crashed (process gone, no SessionEnd event)",
         "Hooks missing",
     ]
-    written = b"".join(each.read_bytes() for each in desk.folder.rglob("*") if each.is_file())
+    written = b"".join(path.read_bytes() for path in desk.folder.rglob("*") if path.is_file())
     assert token.encode() not in written
 
 
@@ -171,7 +176,7 @@ def test_secrets_are_looked_for_in_new_bytes_only(tmp_path):
     for _ in range(2):
         with path.open("a") as file:
             file.write(json.dumps(user(f"use {token}", 9, sessionId=ONE)) + "\n")
-        desk.touched(path, NOW_MS - MINUTE_MS)
+        desk.set_mtime(path, NOW_MS - MINUTE_MS)
         desk.gather(secrets=True)
         desk.gather(secrets=True)
 
@@ -183,7 +188,7 @@ def test_secrets_are_looked_for_in_new_bytes_only(tmp_path):
     assert memo["secrets_offsets"] == {str(path): path.stat().st_size}
 
 
-def test_a_broken_file_does_not_stop_the_look(tmp_path):
+def test_broken_state_file_does_not_stop_the_collection(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 1000, 10))
     desk.hook(ONE, "Stop", NOW_MS - 8 * MINUTE_MS)
@@ -214,21 +219,21 @@ def test_sixteen_agents_settling_at_once_agree(tmp_path):
         for _ in range(16)
     ]
 
-    for each in crowd:
-        each.start()
-    for each in crowd:
-        each.join(120)
+    for process in crowd:
+        process.start()
+    for process in crowd:
+        process.join(120)
 
-    assert [each.exitcode for each in crowd] == [0] * 16
+    assert [process.exitcode for process in crowd] == [0] * 16
     assert len((desk.folder / "daemon.log").read_text().splitlines()) == 48
     alone = Desk(tmp_path / "alone")
     list(week(alone, sessions=5))
-    assert [each.billing for each in desk.gather().state.auth_profiles] == [
-        each.billing for each in alone.gather().state.auth_profiles
+    assert [profile.billing for profile in desk.gather().state.auth_profiles] == [
+        profile.billing for profile in alone.gather().state.auth_profiles
     ]
 
 
-def test_a_session_id_that_is_a_path_goes_nowhere(tmp_path):
+def test_session_id_that_is_a_path_is_ignored(tmp_path):
     desk = Desk(tmp_path)
     (desk.home / "live").mkdir(parents=True)
     (desk.home / "live" / "...").write_text(str(desk.config))
@@ -236,7 +241,7 @@ def test_a_session_id_that_is_a_path_goes_nowhere(tmp_path):
     assert desk.gather().state.sessions == []
 
 
-def test_the_line_is_drawn_beforehand_in_each_width(tmp_path):
+def test_status_line_is_prepared_in_each_width(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 100_000, 1000))
     desk.tell(ONE, NOW_MS - MINUTE_MS, account="oauth-aaaa")
@@ -244,7 +249,7 @@ def test_the_line_is_drawn_beforehand_in_each_width(tmp_path):
     drawn = by_id(desk.gather())[ONE].formatted_strings
 
     assert list(drawn) == [f"width{width}" for width in (40, 60, 80, 100, 120, 150, 200)]
-    assert all(len(said) <= int(name.removeprefix("width")) for name, said in drawn.items())
+    assert all(len(line) <= int(name.removeprefix("width")) for name, line in drawn.items())
     assert "ctx" in drawn["width40"]
     assert "Primary Account" in drawn["width200"]
     assert "\x1b" not in "".join(drawn.values())
@@ -316,6 +321,60 @@ def test_a_transcript_above_the_usual_window_is_in_a_long_one(tmp_path):
     assert not context.near_compaction
 
 
+@pytest.mark.parametrize(
+    ("window", "tokens"),
+    [({}, 2_803), ({"context_window_size": 200_000, "current_usage": None}, 0)],
+    ids=["by the transcript", "by the client"],
+)
+def test_after_compaction_the_context_is_small(tmp_path, window, tokens):
+    desk = Desk(tmp_path)
+    path = desk.responses(ONE, (NOW_MS - MINUTE_MS, 160_000, 10))
+    desk.tell(ONE, NOW_MS - MINUTE_MS, context_window=window)
+    boundary = {"subtype": "compact_boundary", "compactMetadata": {"postTokens": 2_803}}
+    with path.open("a") as file:
+        file.write(json.dumps({"type": "system", "timestamp": iso(NOW_MS), **boundary}) + "\n")
+
+    session = by_id(desk.gather())[ONE]
+
+    page = json.loads((desk.folder / f"{ONE}.json").read_text())
+    full = {**page, "context": {"percentUsed": 96}}  # as it was collected before the compaction
+    shown = page if tokens else full
+    line = render_line({"context_window": window}, shown, StatusStyle(200, False, NOW_MS / 1000))
+    assert session.context.tokens_used == tokens
+    assert f"ctx {session.context.percent_used}%" in line
+    assert "near compaction" not in line
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rate_limits": {"five_hour": {"used_percentage": 5, "resets_at": NOW_MS}}},
+        {"rate_limits": {"five_hour": {"used_percentage": 1e300, "resets_at": NOW_MS / 1000}}},
+        {"rate_limits": {"seven_day": {"used_percentage": 5, "resets_at": -1e18}}},
+        {"context_window": {"context_window_size": 10**30}},
+        {"prompt_cache": {"requests": 10**30}},
+    ],
+)
+def test_a_payload_with_an_impossible_number_stops_nothing(tmp_path, fields):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.hook(ONE, "Stop", NOW_MS - MINUTE_MS)
+    desk.tell(ONE, NOW_MS - MINUTE_MS, **fields)
+
+    assert ONE in by_id(desk.gather())
+    line = render_line(fields, {}, StatusStyle(200, False, NOW_MS / 1000))
+    assert len(line) < 40
+
+
+def test_a_directory_without_git_has_no_git_in_the_file(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.tell(ONE, NOW_MS - MINUTE_MS, workspace={"project_dir": str(tmp_path)})
+
+    assert by_id(desk.gather())[ONE].git is None
+    assert "git:" not in desk.yaml.read_text()
+
+
 def test_only_a_question_to_the_person_is_waiting(tmp_path):
     desk = Desk(tmp_path)
     desk.responses(ONE, (NOW_MS - 3 * MINUTE_MS, 1000, 10))
@@ -353,7 +412,7 @@ def test_a_health_file_becomes_a_session_of_the_state(tmp_path):
 def test_a_fresh_file_time_is_no_sign_of_a_running_session(tmp_path):
     desk = Desk(tmp_path)
     touched = desk.responses(ONE, (NOW_MS - 200 * 86_400_000, 1000, 10))
-    desk.touched(touched, NOW_MS)
+    desk.set_mtime(touched, NOW_MS)
     desk.responses(TWO, (NOW_MS - MINUTE_MS, 1000, 10))
 
     assert desk.gather().state.sessions == []

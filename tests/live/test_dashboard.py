@@ -66,8 +66,8 @@ def lives(*, sessions=4, broken=""):
     return [LiveState("/config", RuntimeState(profiles, running), broken, NOW_MS, {})]
 
 
-def draw_board(width, **told):
-    return "\n".join(line.text for line in board_lines(lives(**told), width)) + "\n"
+def draw_board(width, **values):
+    return "\n".join(line.text for line in board_lines(lives(**values), width)) + "\n"
 
 
 def board_lines(states, width):
@@ -75,31 +75,31 @@ def board_lines(states, width):
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
-def test_golden_board(width):
+def test_board_is_golden(width):
     text = draw_board(width)
 
     assert_golden(f"live/board-{width}.txt", text)
     assert all(len(line) <= width for line in text.splitlines())
 
 
-def test_golden_board_with_a_broken_file():
+def test_board_with_a_broken_file_is_golden():
     assert_golden(
         "live/board-broken.txt", draw_board(80, sessions=1, broken="line 12: expected ','")
     )
 
 
-def test_golden_board_of_nothing():
+def test_board_without_sessions_is_golden():
     assert_golden("live/board-empty.txt", "\n".join(line.text for line in board_lines([], 80)))
 
 
-def test_foreign_text_cannot_act():
+def test_foreign_text_on_the_board_is_inert():
     text = draw_board(140)
 
     assert "gnp.exe" in text
     assert not [letter for letter in text if not letter.isprintable() and letter != "\n"]
 
 
-def test_advice_names_who_has_room():
+def test_advice_names_the_profile_with_room():
     (live,) = lives()
 
     assert switch_advice(live.state.auth_profiles).startswith("Work is nearly used up: go to ")
@@ -107,7 +107,7 @@ def test_advice_names_who_has_room():
     assert switch_advice([AuthProfile("a")]) == ""
 
 
-def test_who_needs_the_person_comes_first_and_permission_differs_from_idle():
+def test_waiting_sessions_come_first_with_what_they_need():
     states = lives(sessions=4)
     running = states[0].state.sessions
     running[2].health.lifecycle = "waiting"
@@ -134,7 +134,7 @@ def test_a_working_session_names_its_tool_and_how_long_it_runs():
     assert "Bash 42s" in board_lines(states, 80)[-2].text
 
 
-def test_missing_hooks_are_said_once_for_the_machine():
+def test_missing_hooks_are_reported_once_for_the_machine():
     states = lives(sessions=2)
     for session in states[0].state.sessions:
         session.health.issues = ["Hooks missing"]

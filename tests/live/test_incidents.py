@@ -15,12 +15,12 @@ def test_only_critical_facts_are_shown_and_secrets_by_name():
         session("c", "critical", "Secrets detected"),
     ]
 
-    found = list(find_incidents(seen, "line 3: bad", 7))
+    incidents = list(find_incidents(seen, "line 3: bad", 7))
 
-    assert [(each.kind, each.evidence) for each in found] == [
+    assert [(incident.kind, incident.evidence) for incident in incidents] == [
         ("session health", ("a",)),
         ("secret", ("c",)),
         ("corrupt state", ("runtime-state.yaml",)),
     ]
-    assert found[0].counts == {"issues": 2}
-    assert "line 3" not in str(found)
+    assert incidents[0].counts == {"issues": 2}
+    assert "line 3" not in str(incidents)

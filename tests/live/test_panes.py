@@ -18,13 +18,13 @@ def test_a_pane_is_described_with_its_session_window_and_size(tmp_path):
         listed = ["tmux", "-S", socket, "list-panes", "-a", "-F", "#{pane_id}"]
         pane = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.strip()
         desk.tell(ONE, NOW_MS - MINUTE_MS, launch={"tmux_pane": pane, "tmux": f"{socket},1,0"})
-        told = desk.gather().state.sessions[0].tmux
+        tmux = desk.gather().state.sessions[0].tmux
     finally:
         subprocess.run(["tmux", "-S", socket, "kill-server"], check=True)
 
-    assert (told.pane, told.session, told.width) == (pane, "work", 120)
-    assert told.height in {29, 30}  # the status bar of tmux takes a row
-    assert told.window
+    assert (tmux.pane, tmux.session, tmux.width) == (pane, "work", 120)
+    assert tmux.height in {29, 30}  # the status bar of tmux takes a row
+    assert tmux.window
     desk.now_ms += 31_000
     gone = desk.gather().state.sessions[0].tmux
     assert (gone.pane, gone.session) == (pane, None)

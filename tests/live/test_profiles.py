@@ -15,7 +15,7 @@ def match_launch(*profiles, project="", current="", **launch):
     return match_profile(ProfileHints(StatusLaunch(**launch), project), profiles, current)
 
 
-def test_a_known_print_wins_over_everything_said():
+def test_known_fingerprint_overrides_every_other_claim():
     assert match_launch(
         WORK, SHOP, account="oauth-1", profile="shop", config_dir="/home/ada/.claude-shop"
     ) == ProfileMatch("work", "fingerprint")
@@ -31,6 +31,14 @@ def test_variable_alias_directory_and_path_claim_in_this_order():
     ) == ProfileMatch("shop", "config")
     assert match_launch(WORK, SHOP, project="/srv/shop/api") == ProfileMatch("shop", "path")
     assert match_launch(WORK, SHOP, project="/srv/shopping") == ProfileMatch("default", "default")
+
+
+def test_a_tilde_in_a_directory_or_pattern_is_the_home_directory(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/ada")
+    mine = AuthProfile("mine", path_patterns=["~/shop/**"], config_dirs=["~/.claude-mine/"])
+
+    assert match_launch(mine, config_dir="/home/ada/.claude-mine").profile == "mine"
+    assert match_launch(mine, project="/home/ada/shop/api").profile == "mine"
 
 
 def test_new_fingerprint_goes_to_the_claiming_profile_if_it_has_none():
@@ -58,7 +66,7 @@ def test_accounts_whose_fingerprints_begin_alike_get_ids_of_their_own():
 
 
 def test_the_profile_with_most_room_comes_first():
-    def used(name, week, five, burn):
+    def make_profile(name, week, five, burn):
         return AuthProfile(
             name,
             billing=Billing(
@@ -66,18 +74,18 @@ def test_the_profile_with_most_room_comes_first():
             ),
         )
 
-    busy, free = used("busy", 90.0, 90.0, 40.0), used("free", 10.0, 0.0, 0.0)
+    busy, free = make_profile("busy", 90.0, 90.0, 40.0), make_profile("free", 10.0, 0.0, 0.0)
 
-    assert [each.profile_id for each, _ in rank_profiles([busy, free])] == ["free", "busy"]
+    assert [profile.profile_id for profile, _ in rank_profiles([busy, free])] == ["free", "busy"]
     assert (profile_urgency(busy), profile_urgency(free)) == (90.0, 10.0)
 
 
 def test_advice_follows_the_tightest_window():
-    def used(name, week, five):
+    def make_profile(name, week, five):
         windows = VendorLimits(VendorWindow(five, 2000), VendorWindow(week, 2000))
         return AuthProfile(name, name, Billing(last_fetched=1000, limits=windows))
 
-    full, free = used("full", 30.0, 100.0), used("free", 0.0, 0.0)
+    full, free = make_profile("full", 30.0, 100.0), make_profile("free", 0.0, 0.0)
 
     assert profile_urgency(full) == 100
     assert switch_advice([full, free]).startswith("full is nearly used up: go to free now")

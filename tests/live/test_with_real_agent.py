@@ -33,7 +33,7 @@ def tmux(tmp_path):
     run("kill-server")
 
 
-def prepared(bench):
+def prepare_client(bench):
     """A client that has been through its first questions, with our hook and status line."""
     answer_first_questions(bench.home, bench.project)
     subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
@@ -53,14 +53,14 @@ def screen(tmux):
     return SEEN[-1]
 
 
-def typed(tmux, text):
+def type_line(tmux, text):
     tmux("send-keys", "-l", text)
     until(lambda: text in screen(tmux))
     tmux("send-keys", "Enter")
 
 
 def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench, tmux):
-    prepared(bench)
+    prepare_client(bench)
     usage = {"input_tokens": 4200, "cache_read_input_tokens": 120_000}
     script = {
         "rules": [
@@ -86,7 +86,7 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         until(lambda: state.exists() and "sessionId:" in state.read_text(), 40)
         until(lambda: name in screen(tmux), 40)  # before the first prompt
         SEEN.clear()
-        typed(tmux, "Say the first thing.")
+        type_line(tmux, "Say the first thing.")
         until(lambda: "First answer." in screen(tmux), 40)
         first = until(
             lambda: [
@@ -95,7 +95,7 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
             40,
         )
         assert "ctx 0%" not in first[0]
-        typed(tmux, "And another.")
+        type_line(tmux, "And another.")
         until(lambda: "Second answer." in screen(tmux), 40)
         page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
         path = bench.recordings / "sessions/claude-code" / page.stem / "status.jsonl"
@@ -104,11 +104,11 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         )
 
     assert len(SEEN) > 10
-    assert [each for each in SEEN if "| ctx " not in each] == []
+    assert [line for line in SEEN if "| ctx " not in line] == []
     session = page.stem
     noted, _ = read_new_status(str(path.parent), 0)
     assert all(noted)
-    assert {each.launch.alias for each in noted} == {"claude2"}
+    assert {note.launch.alias for note in noted} == {"claude2"}
     assert noted[-1].launch.account.startswith("key-")
     assert f"sessionId: {session}" in state.read_text()
     assert environment["ANTHROPIC_API_KEY"] not in state.read_text()

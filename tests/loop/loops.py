@@ -36,9 +36,14 @@ def project(root, plan, **files):
 
 def environment(root, **more):
     """An environment that knows nothing of this machine but where programs are."""
-    kept = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "LANG": "C.UTF-8", "TZ": "UTC"}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(root / "home"),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+    }
     return {
-        **kept,
+        **variables,
         "FLIGHTLOG_HOME": str(root / "flightlog"),
         "CLAUDE_CONFIG_DIR": str(root / "config"),
         **more,
@@ -69,8 +74,8 @@ def conduct(root, **settings):
     )
     redactor = Redactor(bytes(32))
     data = (root / "plan.yaml").read_bytes()
-    told = LoopStart(parse_plan(data), data, root, autonomous=True, **settings)
-    directory = create_session(root / "ralph-loop-sessions", told, options.runtime, redactor)
+    start = LoopStart(parse_plan(data), data, root, autonomous=True, **settings)
+    directory = create_session(root / "ralph-loop-sessions", start, options.runtime, redactor)
     continue_session(directory, options, redactor, RunnerOptions("a test"), write_report)
     return directory
 
@@ -91,8 +96,8 @@ def start(root, *words, **more):
 
 def session_of(root, number=1):
     """The directory of a session."""
-    (found,) = (root / "ralph-loop-sessions").glob(f"session-{number:03}-*")
-    return found
+    (directory,) = (root / "ralph-loop-sessions").glob(f"session-{number:03}-*")
+    return directory
 
 
 def journal(directory):
@@ -157,12 +162,12 @@ def final(directory):
     }
 
 
-def ended(runner):
+def wait_for_exit(runner):
     """Wait for a runner's end and return its exit code."""
     runner.communicate(timeout=30)
     return runner.returncode
 
 
-def answered(root):
+def read_answer(root):
     (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
     return event["answer"], event["answered_by"]

@@ -12,7 +12,6 @@ from flightlog.loop.plan.importer import import_plan
 from flightlog.loop.plan.load import load_plan, parse_plan
 from loop.loops import (
     TWO,
-    ended,
     environment,
     journal,
     kinds,
@@ -20,6 +19,7 @@ from loop.loops import (
     ralph,
     session_of,
     start,
+    wait_for_exit,
 )
 from support.waiting import alive, until
 
@@ -34,7 +34,7 @@ tasks:
 """
 
 
-def carried_out(root, plan, *words, **more):
+def carry_out(root, plan, *words, **more):
     project(root, plan)
     return ralph(root, "run", "--plan", "plan.yaml", "--autonomous", *words, **more)
 
@@ -46,14 +46,14 @@ def outside(tmp_path):
 
 def next_words(root):
     """The words of the command that `status` says to type."""
-    said = json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["next"]
-    assert said.startswith("flightlog loop ")
-    return said.split()[2:]
+    command = json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["next"]
+    assert command.startswith("flightlog loop ")
+    return command.split()[2:]
 
 
 def test_a_used_up_limit_names_the_option_that_raises_it(tmp_path):
     root = tmp_path / "p"
-    carried_out(root, THREE, "--max-iterations", "1")
+    carry_out(root, THREE, "--max-iterations", "1")
 
     words = next_words(root)
     ran = ralph(root, *words)
@@ -67,7 +67,7 @@ def test_a_used_up_limit_names_the_option_that_raises_it(tmp_path):
 def test_time_limit_is_raised_and_zero_removes_it(tmp_path):
     root = tmp_path / "p"
     plan = THREE + "budgets: {wall_time_seconds: 0.001, usd: 1}\n"
-    carried_out(root, plan)
+    carry_out(root, plan)
 
     ran = ralph(root, "resume", "--session", "session-001", "--max-wall", "0", "--budget", "2")
 
@@ -78,7 +78,7 @@ def test_time_limit_is_raised_and_zero_removes_it(tmp_path):
 
 def test_settings_of_a_begun_session_are_refused_not_ignored(tmp_path):
     root = tmp_path / "p"
-    carried_out(root, THREE, "--max-iterations", "1")
+    carry_out(root, THREE, "--max-iterations", "1")
     again = ("run", "--plan", "plan.yaml", "--session", "session-001")
 
     refused = ralph(root, *again, "--max-iterations", "9")
@@ -95,7 +95,7 @@ def test_settings_of_a_begun_session_are_refused_not_ignored(tmp_path):
 
 def test_consent_to_a_copied_session_names_the_tools_its_journal_allows(tmp_path):
     root = tmp_path / "p"
-    carried_out(root, THREE, "--max-iterations", "1")
+    carry_out(root, THREE, "--max-iterations", "1")
     ralph(root, "resume", "--session", "session-001", "--allow", "Bash(git log *)")
 
     asked = ralph(root, "resume", "--session", "session-001", FLIGHTLOG_HOME=str(tmp_path / "new"))
@@ -106,7 +106,7 @@ def test_consent_to_a_copied_session_names_the_tools_its_journal_allows(tmp_path
 
 def test_redo_runs_a_completed_task_again_under_a_new_key(tmp_path):
     root = tmp_path / "p"
-    assert carried_out(root, THREE).returncode == 0
+    assert carry_out(root, THREE).returncode == 0
 
     refused = ralph(root, "redo", "--session", "session-001", "d")
     redone = ralph(root, "redo", "--session", "session-001", "a")
@@ -122,12 +122,12 @@ def test_redo_runs_a_completed_task_again_under_a_new_key(tmp_path):
 def test_a_failed_gate_is_accepted_and_a_tripped_breaker_reset(tmp_path):
     gate = 'quality_gates: [{name: "Coverage high", metric: coverage, threshold: 1}]\n'
     gated, tripped = tmp_path / "gated", tmp_path / "tripped"
-    carried_out(gated, THREE + gate)
+    carry_out(gated, THREE + gate)
     stop = 'circuit_breaker: {conditions: [{when: "tasks_completed >= 1 and errors >= 1", action: stop}]}\n'
     flaky = THREE.replace(
         "echo 2 > two;", "test -e tried || { touch tried; exit 1; }; echo 2 > two;"
     )
-    carried_out(tripped, flaky + stop)
+    carry_out(tripped, flaky + stop)
 
     words = next_words(gated)
     accepted = ralph(gated, *words[:3], "Coverage high")
@@ -143,7 +143,7 @@ def test_a_failed_gate_is_accepted_and_a_tripped_breaker_reset(tmp_path):
 
 def test_rollback_restores_the_files_before_a_task(tmp_path):
     root, own = tmp_path / "p", outside(tmp_path)
-    assert carried_out(root, THREE, **own).returncode == 0
+    assert carry_out(root, THREE, **own).returncode == 0
     (root / "note.txt").write_text("mine, written after the task\n")
 
     shown = ralph(root, "rollback", "--session", "session-001", "b", **own)
@@ -165,7 +165,7 @@ def test_rollback_restores_the_files_before_a_task(tmp_path):
 def test_rollback_reopens_what_ran_later_and_names_what_was_cut(tmp_path):
     root, own, name = tmp_path / "p", outside(tmp_path), ("--session", "session-001")
     cut = THREE.replace("echo 3 > three", "test -e flag && echo 3 > three || kill -9 $PPID")
-    carried_out(root, cut, **own)
+    carry_out(root, cut, **own)
 
     of_cut = ralph(root, "rollback", *name, "c", "--yes", "--json", **own)
     (root / "flag").touch()
@@ -202,7 +202,7 @@ def test_each_verified_task_is_committed_with_its_files_only(tmp_path):
 
     plan = THREE.replace("{human_", "{commit_per_task: true, human_")
     plan = plan.replace("echo 2 > two;", "echo 2 > two; echo KEY=1 > .env; echo 2 > ':!two';")
-    ran = carried_out(root, plan, **outside(tmp_path))
+    ran = carry_out(root, plan, **outside(tmp_path))
 
     assert ran.returncode == 0, ran.stderr
     assert git("log", "--format=%s").split() == ["second", "first", "start"]
@@ -266,8 +266,8 @@ def test_a_detached_session_ends_by_itself_and_is_notified(tmp_path):
         root, "run", "--plan", "plan.yaml", "--autonomous", "--detach", "--notify", notify, "--json"
     )
 
-    said = json.loads(ran.stdout)
-    until(lambda: not alive(said["pid"]))
+    started = json.loads(ran.stdout)
+    until(lambda: not alive(started["pid"]))
     assert open_loop_session(session_of(root)).state.status == "completed"
     assert (root / "note.txt").read_text() == "completed session-001-two\n"
     assert "completed" in (session_of(root) / "runner.log").read_text()
@@ -279,7 +279,7 @@ def test_a_wait_for_an_answer_is_shown_with_the_time_left(tmp_path):
     until(lambda: list(root.glob("ralph-loop-sessions/*/question.yaml")))
     shown = until(lambda: waiting_line(root))
     runner.terminate()
-    ended(runner)
+    wait_for_exit(runner)
 
     assert " left" in shown
 
@@ -372,7 +372,7 @@ def test_a_plan_of_5_000_tasks_loads_within_a_second(tmp_path):
 
 def test_a_session_is_found_by_the_name_that_run_gave_it(tmp_path):
     root = tmp_path / "p"
-    carried_out(root, TWO, "--session", "night")
+    carry_out(root, TWO, "--session", "night")
 
     shown = ralph(root, "status", "--session", "night", "--json")
 
@@ -381,7 +381,7 @@ def test_a_session_is_found_by_the_name_that_run_gave_it(tmp_path):
 
 def test_a_damaged_line_of_the_journal_is_reported(tmp_path):
     root = tmp_path / "p"
-    carried_out(root, THREE)
+    carry_out(root, THREE)
     path = session_of(root) / "journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines[:5], b'{"v":1,"id":\xff\n', *lines[6:]]))

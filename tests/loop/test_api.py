@@ -75,7 +75,7 @@ def test_a_plan_can_be_looked_over_without_being_run(tmp_path):
     assert {path.name for path in root.iterdir()} == {"plan.yaml"}
 
 
-def test_retain_leaves_what_is_young(tmp_path):
+def test_retain_leaves_young_sessions(tmp_path):
     root = project(
         tmp_path / "p", "plan: x\ntasks: [{task_id: a, name: b, run: {command: 'true'}}]\n"
     )

@@ -74,7 +74,7 @@ end()
 """
 
 
-def resumed(code, root):
+def run_again(code, root):
     """Run the scenario again, unharmed."""
     program = code.replace("begin()\n", "").replace("\nend()\n", "\n")
     prelude = "import sys\nfrom pathlib import Path\nroot = Path(sys.argv[1])\n"
@@ -87,7 +87,7 @@ def resumed(code, root):
     assert done.returncode == 0, done.stderr
 
 
-def killed_everywhere(tmp_path, count, every):
+def kill_everywhere(tmp_path, count, every):
     """Kill at each point (or each `every`-th, and wherever an event is made to last) and resume; count the points."""
     code = SCENARIO.format(count=count)
     plain = tmp_path / "plain"
@@ -111,15 +111,15 @@ def killed_everywhere(tmp_path, count, every):
             inject(point, "signal=KILL"),
         )
         assert done.returncode in {-9, 137}, (point, done.returncode, done.stderr)
-        found = list((root / "ralph-loop-sessions").glob("session-001-*"))
+        sessions = list((root / "ralph-loop-sessions").glob("session-001-*"))
         completed = [
             event["task"]
-            for path in found
+            for path in sessions
             for event in journal_so_far(path)
             if event["kind"] == "task_complete"
         ]
         ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
-        resumed(code, root)
+        run_again(code, root)
         assert final(session_of(root)) == wanted, point
         again = (root / "ran.txt").read_text().split()
         assert [task for task in completed if again.count(task) != ran.count(task)] == [], point
@@ -149,10 +149,10 @@ def journal_so_far(path):
 
 
 @pytest.mark.slow
-def test_killed_at_some_calls_of_a_plan_it_comes_to_the_same_end(tmp_path):
-    assert killed_everywhere(tmp_path, 3, every=251) >= 12
+def test_plan_killed_at_some_calls_comes_to_the_same_end(tmp_path):
+    assert kill_everywhere(tmp_path, 3, every=251) >= 12
 
 
 @pytest.mark.soak
-def test_killed_at_every_call_of_20_tasks_it_comes_to_the_same_end(tmp_path):
-    assert killed_everywhere(tmp_path, 20, every=int(os.environ.get("FLIGHTLOG_EVERY", "1"))) >= 100
+def test_plan_of_20_tasks_killed_at_every_call_ends_the_same(tmp_path):
+    assert kill_everywhere(tmp_path, 20, every=int(os.environ.get("FLIGHTLOG_EVERY", "1"))) >= 100

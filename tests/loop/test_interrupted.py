@@ -15,17 +15,17 @@ from flightlog.loop.directories import open_loop_session
 from loop.loops import (
     RALPH,
     TWO,
-    answered,
-    ended,
     environment,
     final,
     journal,
     kinds,
     project,
     ralph,
+    read_answer,
     session_of,
     start,
     twenty,
+    wait_for_exit,
 )
 from support.waiting import alive, environ, processes, until
 
@@ -49,12 +49,12 @@ def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
     took = ralph(root, "resume", "--session", "session-001", "--steal")
     written = (session_of(root) / "journal.jsonl").read_bytes()
     os.kill(first.pid, signal.SIGCONT)
-    _, said = first.communicate(timeout=30)
+    _, errors = first.communicate(timeout=30)
 
     assert refused.returncode == 75
     assert "held by" in refused.stderr
     assert took.returncode == 0, took.stderr
-    assert first.returncode == 75, said
+    assert first.returncode == 75, errors
     assert (session_of(root) / "journal.jsonl").read_bytes() == written
     assert [
         event["epoch"] for event in journal(session_of(root)) if event["kind"] == "runner_took"
@@ -75,11 +75,11 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
     until((root / "up").exists)
     mark = f"FLIGHTLOG_LOOP={open_loop_session(session_of(root)).state.marker}".encode()
 
-    def marked():
-        found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
-        return found if len(found) >= 4 else []
+    def find_marked_processes():
+        pids = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
+        return pids if len(pids) >= 4 else []
 
-    family = until(marked)
+    family = until(find_marked_processes)
 
     os.kill(runner.pid, number)
     runner.communicate(timeout=30)
@@ -94,7 +94,7 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
         assert "runtime_stopped" in kinds(session_of(root))
 
 
-def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
+def test_pause_waits_for_the_task_and_stop_does_not(tmp_path):
     plan = """
     plan: slow
     tasks:
@@ -146,11 +146,11 @@ def test_the_log_is_whole_at_every_moment(tmp_path):
         time.sleep(0.01)
         seen = max(seen, len(while_stopped(runner, lambda: json.loads(page.read_text())["events"])))
 
-    assert ended(runner) == 0
+    assert wait_for_exit(runner) == 0
     assert seen > 20
 
 
-def killed_at_random(root, chance, whole_s, option=""):
+def kill_at_random(root, chance, whole_s, option=""):
     """Run the twenty tasks with kills in between until they are done; return how many kills there were."""
     deaths = 0
     began = False
@@ -162,7 +162,7 @@ def killed_at_random(root, chance, whole_s, option=""):
             else ("run", "--plan", "plan.yaml", "--autonomous")
         )
         runner = start(root, *words, *options)
-        ended_early = _ended_within(root, runner, chance.uniform(0.0, whole_s), option)
+        ended_early = _end_within(root, runner, chance.uniform(0.0, whole_s), option)
         if not ended_early:
             deaths += 1
         elif _is_completed(root):
@@ -170,16 +170,16 @@ def killed_at_random(root, chance, whole_s, option=""):
         began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
 
 
-def _ended_within(root, runner, seconds, option):
+def _end_within(root, runner, seconds, option):
     """Wait for the runner, in the background where it detached; kill it if it takes longer."""
     pid = runner.pid
     if option == "--detach":
-        said = runner.communicate(timeout=60)[1]
-        found = re.search(r"as process (\d+)", said)
-        if not found:  # it was completed when it was killed
-            assert "is completed" in said, said
+        errors = runner.communicate(timeout=60)[1]
+        match = re.search(r"as process (\d+)", errors)
+        if not match:  # it was completed when it was killed
+            assert "is completed" in errors, errors
             return True
-        pid = int(found[1])
+        pid = int(match[1])
     end = time.monotonic() + seconds
     while time.monotonic() < end and alive(pid):
         time.sleep(0.005)
@@ -187,10 +187,10 @@ def _ended_within(root, runner, seconds, option):
     if was_alive:
         _check_nothing_repeated(root, lambda: os.kill(pid, signal.SIGKILL))
         until(lambda: not alive(pid))
-    _, said = runner.communicate(timeout=60)
+    _, errors = runner.communicate(timeout=60)
     # Killed after its last event: there is nothing left to carry on, and `resume` says so.
     if not was_alive and option != "--detach":
-        assert runner.returncode == (2 if "is completed" in said else 0), said
+        assert runner.returncode == (2 if "is completed" in errors else 0), errors
     return not was_alive
 
 
@@ -210,7 +210,7 @@ def _check_nothing_repeated(root, kill):
         ).exists() else None
 
 
-def checked_final(root, undisturbed):
+def check_final(root, undisturbed):
     """The same final state as undisturbed, no completed task and no keyed effect repeated."""
     assert final(session_of(root)) == undisturbed
     effects = sorted(path.name.partition("-")[0] for path in (root / "effects").iterdir())
@@ -231,7 +231,7 @@ def checked_final(root, undisturbed):
     assert len(logged) == len(journal(session_of(root)))
 
 
-def killed_runs(tmp_path, kills, seed, option=""):
+def kill_runs(tmp_path, kills, seed, option=""):
     chance = random.Random(seed)
     plain = twenty(tmp_path / "plain")
     began = time.monotonic()
@@ -241,35 +241,35 @@ def killed_runs(tmp_path, kills, seed, option=""):
     while deaths < kills:
         number += 1
         root = twenty(tmp_path / f"run-{number}")
-        deaths += killed_at_random(root, chance, took * 0.9, option)
-        checked_final(root, final(session_of(plain)))
+        deaths += kill_at_random(root, chance, took * 0.9, option)
+        check_final(root, final(session_of(plain)))
     return deaths
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["", "--live", "--detach"])
-def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path, option):
-    assert killed_runs(tmp_path, 2, seed=1, option=option) >= 2
+def test_plan_killed_at_random_instants_comes_to_the_same_end(tmp_path, option):
+    assert kill_runs(tmp_path, 2, seed=1, option=option) >= 2
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("option", "kills"), [("", 500), ("--live", 100), ("--detach", 100)])
-def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path, option, kills):
-    assert killed_runs(tmp_path, kills, seed=2, option=option) >= kills
+def test_plan_killed_at_500_random_instants_comes_to_the_same_end(tmp_path, option, kills):
+    assert kill_runs(tmp_path, kills, seed=2, option=option) >= kills
 
 
-def test_who_was_killed_after_the_last_task_leaves_nothing_half_done(tmp_path):
+def test_resume_after_a_kill_at_the_end_restores_the_final_report(tmp_path):
     root = project(tmp_path / "p", TWO)
     assert ralph(root, "run", "--plan", "plan.yaml", "--autonomous").returncode == 0
     directory = session_of(root)
     report = directory / "final-report.md"
-    told, events = report.read_text(), kinds(directory)
+    text, events = report.read_text(), kinds(directory)
     report.rename(directory / f".final-report.md.{2**22 + 1}-1-{'0' * 12}-{2**22 + 1}.tmp")
 
     ran = ralph(root, "resume", "--session", "session-001")
 
     assert "is completed" in ran.stderr
-    assert report.read_text() == told
+    assert report.read_text() == text
     assert not list(directory.glob(".*.tmp"))
     assert kinds(directory) == events
 
@@ -289,7 +289,7 @@ def test_an_answer_given_while_no_runner_lives_counts_when_it_resumes(tmp_path, 
     pages = lambda: root.glob("ralph-loop-sessions/session-001*/question.yaml")  # noqa: E731
     page = until(lambda: next((page for page in pages() if "answer:" in page.read_text()), None))
     runner.kill()
-    ended(runner)
+    wait_for_exit(runner)
 
     if by_file:
         page.write_text(page.read_text().replace('answer: ""', "answer: retry"))
@@ -297,7 +297,7 @@ def test_an_answer_given_while_no_runner_lives_counts_when_it_resumes(tmp_path, 
         assert ralph(root, "answer", "--session", "session-001", "retry").returncode == 0
     resumed = ralph(root, "resume", "--session", "session-001")
 
-    assert (resumed.returncode, answered(root)) == (0, ("retry", "person")), resumed.stderr
+    assert (resumed.returncode, read_answer(root)) == (0, ("retry", "person")), resumed.stderr
 
 
 def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
@@ -306,13 +306,13 @@ def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
     runner = subprocess.Popen([RALPH, "run", "--plan", "plan.yaml"], cwd=root, env=environment(root), stdin=theirs,
                               stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)  # fmt: skip
     os.close(theirs)
-    said = b""
-    while b"[pause]" not in said:
-        said += os.read(ours, 1000)
+    screen = b""
+    while b"[pause]" not in screen:
+        screen += os.read(ours, 1000)
 
     os.write(ours, b"perhaps\ngo\n")
 
     assert runner.wait(60) == 0
     os.close(ours)
-    assert "2 tasks?" in said.decode()
-    assert answered(root) == ("go", "person")
+    assert "2 tasks?" in screen.decode()
+    assert read_answer(root) == ("go", "person")

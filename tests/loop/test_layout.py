@@ -103,8 +103,8 @@ def fits(value, shape, where="$"):
             fits(value[key], inner, f"{where}.{key}")
     elif isinstance(shape, list):
         assert value, f"{where} is empty"
-        for each in value:
-            fits(each, shape[0], f"{where}[]")
+        for item in value:
+            fits(item, shape[0], f"{where}[]")
     else:
         wanted = (int, float) if shape is float else shape
         assert isinstance(value, wanted), f"{where}: {value!r}"
@@ -135,18 +135,18 @@ def test_each_file_has_every_key_of_its_template(directory, name, shape):
 
 def test_report_has_the_documents_headings_and_cites_events(directory):
     text = (directory / "final-report.md").read_text()
-    numbers = {told.seq for told in iter_events(directory)}
+    numbers = {event.seq for event in iter_events(directory)}
 
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert text.startswith("# Session Final Report: session-001\n")
     for line in text.partition("## Executive")[2].partition("## Raw Data")[0].splitlines():
         if line.startswith(("- ", "The ", "Reason")):
-            cited = [int(each) for each in _cited(line)]
+            cited = [int(number) for number in _find_citations(line)]
             assert cited, line
             assert set(cited) <= numbers, line
 
 
-def _cited(line):
+def _find_citations(line):
     import re
 
     return re.findall(r"\be(\d+)\b", line.rpartition("[")[2])

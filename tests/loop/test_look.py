@@ -51,12 +51,12 @@ def root(tmp_path_factory):
 def test_the_checkpoint_and_the_journal_say_the_same(root):
     directory = session_of(root)
     quick = open_loop_session(directory)
-    kept = (directory / "checkpoint.json").read_bytes()
+    checkpoint = (directory / "checkpoint.json").read_bytes()
     (directory / "checkpoint.json").unlink()
 
     slow = open_loop_session(directory)
 
-    (directory / "checkpoint.json").write_bytes(kept)
+    (directory / "checkpoint.json").write_bytes(checkpoint)
     assert slow.state == quick.state
     assert quick.build_metadata(Redactor(bytes(32)))["status"] == "completed"
 
@@ -80,7 +80,7 @@ def test_every_command_of_the_document_answers(root):
         ("generate-report", "--session", "session-001"),
         ("analyze", "--session", "session-001"),
         ("insights", "--session", "session-001"),
-        ("compare", "--sessions", "session-001,session-001"),
+        ("compare", "--sessions", "session-001,session-{001}"),
     ):
         ran = ralph(root, *words)
         assert ran.returncode == 0, (words, ran.stderr)
@@ -105,35 +105,38 @@ def test_a_session_that_is_not_there_is_named_with_those_that_are(root):
 
 
 def test_the_figures_of_an_analysis_are_those_of_the_journal(root):
-    told = analyze_session(iter_events(session_of(root)))
+    analysis = analyze_session(iter_events(session_of(root)))
     written = journal(session_of(root))
 
-    assert sum(told.events.values()) == len(written)
-    assert told.errors_by_type == {"network": 1}
-    assert [task.attempts for task in told.tasks] == [1, 2, 1]
-    assert told.calibration.decisions == 4
-    assert "4 decisions with an outcome, 20 are needed" in render_text(told)
+    assert sum(analysis.events.values()) == len(written)
+    assert analysis.errors_by_type == {"network": 1}
+    assert [task.attempts for task in analysis.tasks] == [1, 2, 1]
+    assert analysis.calibration.decisions == 4
+    assert "4 decisions with an outcome, 20 are needed" in render_text(analysis)
 
 
 def test_each_insight_has_events_as_evidence(root):
-    found = find_insights(build_account(iter_events(session_of(root))))
+    insights = find_insights(build_account(iter_events(session_of(root))))
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
     assert any(
-        "2 of 3 completed tasks were right at the first attempt" in each.text for each in found
+        "2 of 3 completed tasks were right at the first attempt" in insight.text
+        for insight in insights
     )
-    (error,) = [each for each in found if "error of kind network" in each.text]
-    assert [by_id[each]["result"] for each in error.event_ids] == ["failure"]
-    assert all(each.event_ids and set(each.event_ids) <= set(by_id) for each in found)
+    (error,) = [insight for insight in insights if "error of kind network" in insight.text]
+    assert [by_id[event_id]["result"] for event_id in error.event_ids] == ["failure"]
+    assert all(insight.event_ids and set(insight.event_ids) <= set(by_id) for insight in insights)
 
 
-def test_a_session_in_which_nothing_happened_teaches_nothing():
+def test_session_without_events_has_no_insights():
     assert find_insights(build_account([])) == []
 
 
-def test_sessions_stand_side_by_side(root):
-    told = list(iter_events(session_of(root)))
-    columns = compare_sessions([("one", told), ("two", told), ("three", told)])
+def test_comparison_has_a_column_for_each_session(root):
+    session_events = list(iter_events(session_of(root)))
+    columns = compare_sessions(
+        [("one", session_events), ("two", session_events), ("three", session_events)]
+    )
 
     assert [column.tasks_completed for column in columns] == [3, 3, 3]
     assert dict(comparison_rows(columns))["errors"] == ["1", "1", "1"]
@@ -148,14 +151,14 @@ def test_status_and_monitor_say_what_is_going_on(root):
     assert any("breaker closed" in line for line in monitor_lines(seen, 0.0))
 
 
-def test_calibration_holds_confidence_against_outcome():
-    found = [ConfidenceOutcome(0.85, 0.85, right, 1) for right in [True] * 17 + [False] * 3]
+def test_calibration_compares_confidence_with_outcome():
+    outcomes = [ConfidenceOutcome(0.85, 0.85, right, 1) for right in [True] * 17 + [False] * 3]
 
-    told = measure_calibration(found)
+    calibration = measure_calibration(outcomes)
 
-    assert told.brier_score == pytest.approx(0.1275)
-    assert told.calibration_gap == pytest.approx(0.0)
-    assert [(each.count, each.accuracy) for each in told.curve] == [(20, 0.85)]
+    assert calibration.brier_score == pytest.approx(0.1275)
+    assert calibration.calibration_gap == pytest.approx(0.0)
+    assert [(bucket.count, bucket.accuracy) for bucket in calibration.curve] == [(20, 0.85)]
     assert measure_calibration([]).brier_score is None
 
 
@@ -163,12 +166,12 @@ def test_a_decision_is_paired_with_the_attempt_that_followed():
     def make_decision(action="execute"):
         return events.DecisionMade("a", action, 0.9, 0.8, "x")
 
-    told = [make_decision(), events.TaskStarted("a", 1, "work", "k"), events.AttemptEnded("a", 1, "success", 1.0),
+    history = [make_decision(), events.TaskStarted("a", 1, "work", "k"), events.AttemptEnded("a", 1, "success", 1.0),
             events.TaskVerified("a", 1, passed=False), make_decision("retry"), events.TaskStarted("a", 2, "work", "k"),
             events.AttemptEnded("a", 2, "success", 1.0), events.TaskVerified("a", 2, passed=True),
             make_decision("escalate")]  # fmt: skip
 
-    outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(told))
+    outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(history))
 
     assert [(pair.raw_confidence, pair.is_correct) for pair in outcomes] == [
         (0.8, False), (0.8, True),
@@ -208,21 +211,21 @@ def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, 
             (top / "session-001-old" / path.name).write_bytes(path.read_bytes())
     now = datetime.now(UTC)
 
-    def carried(days):
+    def carry_out(days):
         moves = plan_retention(
             POLICY, list_retention_items(top), int((now + timedelta(days=days)).timestamp() * 1000)
         )
         return moves, carry_out_moves(
-            top, moves, lambda name, told, before: summarize_quarter(top, name, told, before)
+            top, moves, lambda name, learned, before: summarize_quarter(top, name, learned, before)
         )
 
-    assert carried(100)[0] == ()
-    moves, outcome = carried(200)
+    assert carry_out(100)[0] == ()
+    moves, outcome = carry_out(200)
     assert [(move.action, move.item.name) for move in moves] == [
         (RetentionAction.ARCHIVE, "session-001-old")
     ]
     assert outcome.completed == moves
-    _, later = carried(400)
+    _, later = carry_out(400)
 
     assert later.failed == ()
     left = {path.name for path in (top / "archive" / "session-001-old").iterdir()}

@@ -10,8 +10,8 @@ import pytest
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.loop.directories import open_loop_session
-from loop.loops import RALPH, ended, journal, session_of
-from loop.test_with_real_agent import around, asked_of, bash, conduct, task, writes
+from loop.loops import RALPH, journal, session_of, wait_for_exit
+from loop.test_with_real_agent import around, bash, conduct, select_message_requests, task, writes
 from support.waiting import until
 
 ANSWER = "Use SQLite; its key is gh" + "p_T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i, in one file."
@@ -55,8 +55,8 @@ def night_plan():
     }
     order = {f"{n:03}": round(1 - n / 100, 2) for n in range(1, 13)}
     tasks = [
-        {**each, "priority_score": order[each["task_id"]]}
-        for each in [*commands, *agents, fails, last]
+        {**task, "priority_score": order[task["task_id"]]}
+        for task in [*commands, *agents, fails, last]
     ]
     return {"plan": "One night", "tasks": tasks, "config": limits, "review_points": ["012"]}  # fmt: skip
 
@@ -83,9 +83,9 @@ def night(tmp_path_factory):
         words = [RALPH, "resume", "--session", "session-001", "--notify", notify]
         runner = subprocess.Popen(words, cwd=bench.project, env=env, **pipes)
         shown = until(lambda: question(bench, model.url), limit_s=90)
-        told = conduct(bench, model.url, "answer", "--session", "session-001", ANSWER)
-        assert (ended(runner), told.returncode) == (1, 0), told.stderr
-        requests = [seen.body for seen in asked_of(model)]
+        answered = conduct(bench, model.url, "answer", "--session", "session-001", ANSWER)
+        assert (wait_for_exit(runner), answered.returncode) == (1, 0), answered.stderr
+        requests = [seen.body for seen in select_message_requests(model)]
     directory = session_of(bench.project)
     return bench, directory, live, shown, requests
 
@@ -195,13 +195,15 @@ def test_status_names_each_task_its_cause_and_the_next_command(night):
     assert "paused: review: no answer within 8 s, so it paused" in notes
 
 
-def test_an_answer_after_the_night_lets_it_go_on(night):
+def test_answer_after_the_night_lets_the_session_resume(night):
     bench, directory, _, _, _ = night
 
-    told = conduct(bench, "http://127.0.0.1:9", "answer", "--session", "session-001", "continue")
+    answered = conduct(
+        bench, "http://127.0.0.1:9", "answer", "--session", "session-001", "continue"
+    )
     ran = conduct(bench, "http://127.0.0.1:9", "resume", "--session", "session-001")
 
-    assert "flightlog" not in told.stderr
-    assert "loop resume --session session-001" in told.stderr.replace("ralph-runtime", "loop")
+    assert "flightlog" not in answered.stderr
+    assert "loop resume --session session-001" in answered.stderr.replace("ralph-runtime", "loop")
     assert of_kind(directory, "answer")[-1]["answered_by"] == "person", ran.stderr
     assert open_loop_session(directory).state.reviewed_points == ["012"]

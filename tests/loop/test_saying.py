@@ -19,18 +19,18 @@ def test_a_runner_says_what_happens_and_how_to_answer(tmp_path):
         """,
     )
 
-    told = ralph(root, "run", "--plan", "plan.yaml", "--autonomous").stderr
-    lines = told.splitlines()
+    errors = ralph(root, "run", "--plan", "plan.yaml", "--autonomous").stderr
+    lines = errors.splitlines()
 
     assert lines[0] == f"started {session_of(root).name}"
     assert lines[1] == "a first red: attempt 1"
     assert lines[2].startswith("a completed after ")
     assert "b second: attempt 1" in lines
     assert any(line.startswith("b attempt 1: failure: ") for line in lines)
-    assert f"  ralph-runtime answer --session {session_of(root).name} " in told
-    assert "no answer came: " in told
-    assert "\x1b" not in told
-    assert secret not in told
+    assert f"  ralph-runtime answer --session {session_of(root).name} " in errors
+    assert "no answer came: " in errors
+    assert "\x1b" not in errors
+    assert secret not in errors
 
 
 def test_a_closed_connection_does_not_stop_the_work(tmp_path):

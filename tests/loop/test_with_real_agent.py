@@ -130,7 +130,7 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
     assert state.totals.total_tokens > 0
 
 
-def asked_of(model):
+def select_message_requests(model):
     """The requests to the model, each of which is a call."""
     return [seen for seen in model.requests if seen.path.partition("?")[0].endswith("/v1/messages")]
 
@@ -167,11 +167,11 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
                 lambda: any(e["kind"] == "attempt_end" for e in _journal(bench.project)), limit_s=60
             )
             runner.terminate()
-        _, said = runner.communicate(timeout=120)
-        asked = asked_of(model)
+        _, errors = runner.communicate(timeout=120)
+        asked = select_message_requests(model)
 
     state = open_loop_session(session_of(bench.project)).state
-    assert state.status == "paused", said
+    assert state.status == "paused", errors
     if not waits:
         assert state.reason.startswith("budget"), state.reason
     seen = state.totals.calls
@@ -190,8 +190,8 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
 
 
 def _journal(project):
-    found = list((project / "ralph-loop-sessions").glob("session-001-*"))
-    return journal(found[0]) if found and (found[0] / "journal.jsonl").exists() else []
+    sessions = list((project / "ralph-loop-sessions").glob("session-001-*"))
+    return journal(sessions[0]) if sessions and (sessions[0] / "journal.jsonl").exists() else []
 
 
 IDLE = [{"text": "I did nothing."}]
@@ -241,19 +241,19 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(
 
     with serve_scenario(parse_scenario({"rules": [{"replies": replies * 12}]})) as model:
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
-        asked = asked_of(model)
+        asked = select_message_requests(model)
 
     directory = session_of(bench.project)
-    told = journal(directory)
+    events = journal(directory)
     opened = [
         at
-        for at, event in enumerate(told)
+        for at, event in enumerate(events)
         if event["kind"] == "breaker" and event["to_state"] == "open"
     ]
     assert ran.returncode == 1
     assert opened, open_loop_session(directory).state.reason
-    assert told[opened[0]]["condition"].startswith(condition)
-    before = sum(event.get("calls", 1) for event in told[: opened[0]] if event["kind"] == "usage")
+    assert events[opened[0]]["condition"].startswith(condition)
+    before = sum(event.get("calls", 1) for event in events[: opened[0]] if event["kind"] == "usage")
     assert 0 < before <= calls + 1
     assert before <= len(asked)
 
@@ -265,7 +265,7 @@ def test_a_denied_tool_is_named_not_tried_again_and_allowed_by_resume(bench):
 
     with serve_scenario(parse_scenario({"rules": [{"replies": DENIED}]})) as model:
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
-        asked = len(asked_of(model))
+        asked = len(select_message_requests(model))
         status = conduct(bench, model.url, "status", "--session", "session-001", "--json")
         (row,) = json.loads(status.stdout)["tasks"]
         again = conduct(bench, model.url, *row["next"].split()[2:])

@@ -60,9 +60,9 @@ asyncio.run(main())
 def test_the_sdk_passes_every_tool_list_error_and_cancellation(tmp_path, mode):
     (tmp_path / "shop").mkdir()
     where = {"cwd": str(tmp_path / "shop")}
-    said = {"type": "text", "text": "It is lit."}
+    block = {"type": "text", "text": "It is lit."}
     write(
-        tmp_path, SESSION, user("light the lantern", 1, **where), assistant("m", 2, said, **where)
+        tmp_path, SESSION, user("light the lantern", 1, **where), assistant("m", 2, block, **where)
     )
     python = ROOT / "scout" / "bin" / "python"
     assert python.exists(), "the judges are not installed: run tools/install_judges.sh"
@@ -74,16 +74,16 @@ def test_the_sdk_passes_every_tool_list_error_and_cancellation(tmp_path, mode):
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)
-    assert told["server"] == "flightlog"
-    assert told["tools"] == {
+    report = json.loads(done.stdout)
+    assert report["server"] == "flightlog"
+    assert report["tools"] == {
         "search": ["query"], "open": ["address"], "sessions": [], "usage": [], "file_history": ["path"],
     }  # fmt: skip
-    for name in told["tools"]:
-        is_error, structured, (text,) = told[name]
+    for name in report["tools"]:
+        is_error, structured, (text,) = report[name]
         assert (is_error, structured) == (False, None)
         assert text.startswith("[flightlog mcp] ")
-    assert told["refused"][0]
-    assert (told["unknown tool"], told["unknown method"]) == (-32602, -32601)
-    assert told["canceled"]
-    assert told["after"] == [False] * 23
+    assert report["refused"][0]
+    assert (report["unknown tool"], report["unknown method"]) == (-32602, -32601)
+    assert report["canceled"]
+    assert report["after"] == [False] * 23

@@ -26,9 +26,9 @@ NAMES = ["search", "open", "sessions", "usage", "file_history"]
 def place(tmp_path):
     (tmp_path / "shop").mkdir()
     where = {"cwd": str(tmp_path / "shop")}
-    said = {"type": "text", "text": "It is lit."}
+    block = {"type": "text", "text": "It is lit."}
     write(
-        tmp_path, SESSION, user("light the lantern", 1, **where), assistant("m", 2, said, **where)
+        tmp_path, SESSION, user("light the lantern", 1, **where), assistant("m", 2, block, **where)
     )
     return tmp_path
 
@@ -66,7 +66,7 @@ def test_the_tools_are_five_read_only_and_documented(place):
         ("tools/call", -32602),
     ],
 )
-def test_what_the_server_does_not_have_is_refused_at_once(place, method, code):
+def test_unknown_method_or_tool_is_refused_at_once(place, method, code):
     with serve(place) as server:
         error = server.ask(method, name="destroy")["error"]
 

@@ -33,13 +33,13 @@ def edit(path, number):
     return use, done
 
 
-def session(config, name, cwd, said, day, *more):
+def session(config, name, cwd, prompt, day, *more):
     where = {"sessionId": name, "cwd": str(cwd)}
     at = [f"2026-11-{day:02}{stamp(second)[10:]}" for second in range(1, 9)]
     records = [
-        user(said, 1, timestamp=at[0], **where),
+        user(prompt, 1, timestamp=at[0], **where),
         assistant(
-            f"m-{name}", 2, {"type": "text", "text": f"Done: {said}"}, timestamp=at[1], **where
+            f"m-{name}", 2, {"type": "text", "text": f"Done: {prompt}"}, timestamp=at[1], **where
         ),
     ]
     for number, content in enumerate(more, 3):
@@ -75,17 +75,17 @@ def serve(place, *options, cwd="shop", session=RUNNING):
 
 def test_search_answers_from_the_repository_and_its_work_trees(place):
     with serve(place) as server:
-        found = server.call("search", query="lantern")
+        answer = server.call("search", query="lantern")
         outside = server.call("open", address=OTHER[:8])
 
-    first, scope, label, *_ = found.splitlines()
+    first, scope, label, *_ = answer.splitlines()
     assert first.startswith("[flightlog mcp] Matches in 2 transcripts")
     assert "3 sessions" in scope
     assert f"the running session {RUNNING} is left out" in scope
     assert "data, not instructions" in label
-    addresses = re.findall(r"^([\w-]+)#", found, re.MULTILINE)
+    addresses = re.findall(r"^([\w-]+)#", answer, re.MULTILINE)
     assert list(dict.fromkeys(addresses)) == [NEW, OLD], "newest first"
-    assert "bank" not in found + outside
+    assert "bank" not in answer + outside
     assert outside.startswith("refused: no session here")
 
 
@@ -226,13 +226,13 @@ def test_sessions_are_listed_with_the_cost_that_usage_reports(place):
 
 def test_usage_of_this_session_tells_cost_context_and_cache(place):
     with serve(place, session=OLD) as server:
-        said = server.call("usage")
+        answer = server.call("usage")
     with serve(place, session="") as server:
         unknown = server.call("usage")
 
-    assert said.startswith(f"[flightlog mcp] This session, {OLD}: $")
-    assert re.search(r"Context: 15 tokens used, [\d,]+ left before compaction", said)
-    assert "Cache: expired" in said
+    assert answer.startswith(f"[flightlog mcp] This session, {OLD}: $")
+    assert re.search(r"Context: 15 tokens used, [\d,]+ left before compaction", answer)
+    assert "Cache: expired" in answer
     assert unknown.startswith(f"[flightlog mcp] The last session written here, {RUNNING} (only")
 
 
@@ -295,15 +295,15 @@ def test_half_a_secret_before_a_redacted_match_is_not_shown(place):
     letters = string.ascii_letters + string.digits
     token, password = ("".join(random.Random(7).choices(letters, k=90)) for _ in range(2))
     token = f"sk-{'ant'}-api03-{token}"
-    said = f"{token} {'some words ' * 3_000}"[: MARGIN_CHARS + 30]
+    prefix = f"{token} {'some words ' * 3_000}"[: MARGIN_CHARS + 30]
     config = place / "config"
-    session(config, "e" * 8, place / "shop", f"{said} password=Zebra{password} end", 8)
+    session(config, "e" * 8, place / "shop", f"{prefix} password=Zebra{password} end", 8)
 
     with serve(place) as server:
-        found = server.call("search", query="zebra")
+        answer = server.call("search", query="zebra")
 
-    assert "eeeeeeee#1" in found
-    assert [part for part in range(80) if token[part : part + 12] in found] == []
+    assert "eeeeeeee#1" in answer
+    assert [part for part in range(80) if token[part : part + 12] in answer] == []
 
 
 def test_whole_words_come_before_beginnings_unless_there_are_too_few(place):

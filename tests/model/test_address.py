@@ -21,7 +21,7 @@ def test_an_address_is_read_as_it_is_written(session, turn, step, subagent):
     ["", "#1", "a#", "a#0", "a#1.0", "a#1.", "a#x", "a#1.x", "a#-1", "a#1.2.3", "a@", "a@#1", "a@b@c", "a#1#2", "a#²",
      "a#1 ", "../a#1", "a/b", "a\x1b#1", "a@../b#1", "a@b/c", "a#9999999999", "a\n#1", "a#1\n"],
 )  # fmt: skip
-def test_what_is_no_address_is_refused_with_a_hint(written):
+def test_invalid_address_is_refused_with_a_hint(written):
     with pytest.raises(Invalid) as refusal:
         parse_address(written)
 

@@ -32,8 +32,8 @@ def test_an_incident_has_no_field_that_holds_text_of_a_file():
     kinds = {field.name: field.type for field in msgspec.structs.fields(Incident)}
 
     assert {name for name, kind in kinds.items() if kind is str} == {"subject"}
-    said = "How do I tell her"
-    assert said not in Incident("secret", 1, "lab", subject=said).subject
+    text = "How do I tell her"
+    assert text not in Incident("secret", 1, "lab", subject=text).subject
     assert Incident("secret", 1, "loop", subject="session-001/T1").subject == "session-001/T1"
     assert (
         msgspec.convert({"kind": "secret", "at_ms": 1, "feature": "lab"}, Incident).kind == "secret"
@@ -43,12 +43,12 @@ def test_an_incident_has_no_field_that_holds_text_of_a_file():
 
 
 def test_evidence_that_is_no_place_becomes_a_digest():
-    said = "How do I tell my wife that I was diagnosed"
+    text = "How do I tell my wife that I was diagnosed"
 
-    found = Incident("corrupt state", 1, "retro", ("state/analysis.json.corrupt-1", said))
+    incident = Incident("corrupt state", 1, "retro", ("state/analysis.json.corrupt-1", text))
 
-    assert found.evidence[0] == "state/analysis.json.corrupt-1"
-    assert re.fullmatch("place-[0-9a-f]{12}", found.evidence[1])
+    assert incident.evidence[0] == "state/analysis.json.corrupt-1"
+    assert re.fullmatch("place-[0-9a-f]{12}", incident.evidence[1])
 
 
 @pytest.mark.parametrize(

@@ -25,5 +25,5 @@ def test_an_error_says_what_and_what_to_do_next(kind):
     assert kind("y").hint == ""
 
 
-def test_a_bad_setting_is_a_bad_value():
+def test_misconfigured_is_a_kind_of_invalid():
     assert issubclass(errors.Misconfigured, errors.Invalid)

@@ -11,11 +11,11 @@ SITE = "/python3.11/site-packages/flightlog/model/errors.py"
 
 
 def test_what_an_extra_brings_is_named_with_the_extra():
-    with pytest.raises(Unavailable) as told, optional_import():
+    with pytest.raises(Unavailable) as error, optional_import():
         raise ModuleNotFoundError("x", name="pyarrow.parquet")
 
-    assert told.value.message == "this needs pyarrow, which is not installed"
-    assert told.value.hint.endswith("[tables]'")
+    assert error.value.message == "this needs pyarrow, which is not installed"
+    assert error.value.hint.endswith("[tables]'")
 
 
 @pytest.mark.parametrize(

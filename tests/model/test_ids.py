@@ -12,7 +12,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_could_be_a_path_an_option_or_a_command_is_no_id(name):
+def test_path_option_or_command_is_no_valid_id(name):
     assert not is_safe(name)
     with pytest.raises(Invalid) as refusal:
         check_id(name)

@@ -54,7 +54,7 @@ def test_archived_items_are_not_archived_again_but_deleted_when_due():
     ]
 
 
-def test_what_belongs_to_a_person_is_never_planned_for():
+def test_files_of_a_person_are_never_planned_for_removal():
     items = [
         item("outputs", "log", 9999),
         item("outputs/mine/x", "log", 9999),

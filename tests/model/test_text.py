@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from flightlog.model.output_files import Redacted
 from flightlog.model.text import (
     describe_redaction,
+    folder_name,
     make_inert,
     one_line,
     pluralize,
@@ -90,12 +91,12 @@ def test_a_sequence_that_never_ends_cannot_hide_what_follows(start):
 
 
 def test_quotes_of_a_wrong_encoding_do_not_swallow_the_rest():
-    said = "it said “yes” and went on".encode().decode("latin-1")
+    garbled = "it said “yes” and went on".encode().decode("latin-1")
 
-    assert "and went on" in make_inert(said)
+    assert "and went on" in make_inert(garbled)
 
 
-def test_pictures_show_what_was_there():
+def test_control_characters_become_visible_symbols():
     assert make_inert("a\x00b\x07c\x7f") == "a␀b␇c␡"
     assert make_inert("\u202e") == "<U+202E>"
 
@@ -171,6 +172,20 @@ def test_shortened_text_says_where_it_was_cut():
     assert shorten_text(Redacted(f"use {TAG}", 1, 0), 20).value == "use …"
 
 
-def test_what_was_removed_is_said_in_the_right_number():
+def test_redaction_counts_agree_with_their_nouns():
     assert describe_redaction(9, 2) == "9 secrets and 2 personal details removed"
     assert describe_redaction(1, 0) == "1 secret and 0 personal details removed"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("C:\\Users\\ada\\shop", "shop"),
+        ("\\\\host\\shop\\", "shop"),
+        ("/a/x\\y/", "x\\y"),
+        ("/", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_a_folder_is_its_last_part_on_windows_too(path, name):
+    assert folder_name(path) == name

@@ -15,7 +15,7 @@ def test_usage_adds_like_numbers_do(one, two, three):
     assert one + -one == Usage()
 
 
-def test_the_whole_is_the_sum_of_its_classes():
+def test_total_tokens_are_the_sum_of_their_classes():
     usage = Usage(
         input_tokens=1,
         output_tokens=2,
@@ -31,7 +31,7 @@ def test_the_whole_is_the_sum_of_its_classes():
 
 
 @given(usages)
-def test_only_nothing_is_nothing(usage):
+def test_zero_usage_is_falsy(usage):
     assert bool(usage) == (usage != Usage())
     assert bool(Usage(web_searches=1))
     assert bool(Usage(1) - Usage(output_tokens=1))

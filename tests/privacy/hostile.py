@@ -37,7 +37,7 @@ _COMMANDS = (
 _ALNUM = string.ascii_letters + string.digits
 
 
-def _filled(size, seed, make):
+def _fill(size, seed, make):
     chance = random.Random(seed)
     parts, made = [], 0
     while made < min(size, _FRESH):
@@ -82,7 +82,7 @@ def _pieces(chance, text):
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def _nested(text, times):
+def _nest_json(text, times):
     for _ in range(times):
         text = json.dumps(text)
     return text
@@ -229,21 +229,21 @@ SOUPS = {
     "cut secrets": lambda chance: _cut(chance, _write_assignment(chance)),
     "cut near misses": lambda chance: _cut(chance, _near_miss(chance)),
     "coloured letters": lambda chance: "".join(
-        f"\x1b[3{chance.randrange(8)}m{each}" for each in _write_assignment(chance)
+        f"\x1b[3{chance.randrange(8)}m{char}" for char in _write_assignment(chance)
     ),
     "escaped secrets": lambda chance: quote(_write_assignment(chance), safe=""),
     "escapes everywhere": lambda chance: "".join(
-        f"%{ord(each):02X}" for each in _write_assignment(chance)
+        f"%{ord(char):02X}" for char in _write_assignment(chance)
     ),
     "unicode escapes": lambda chance: "".join(
-        f"\\u{ord(each):04x}" for each in _write_assignment(chance)
+        f"\\u{ord(char):04x}" for char in _write_assignment(chance)
     ),
     "near the floor": lambda chance: f"secret_key = {_noise(chance, 24, 'abcdeab1')}\n",
     "base64 of base64": lambda chance: _base64(_base64(_write_assignment(chance))) + "\n",
     "base64 of escapes": lambda chance: _base64(quote(_write_assignment(chance), safe="")) + "\n",
     "split events": lambda chance: "".join(
-        f'data: {{"delta":{{"text":{json.dumps(each)}}}}}\n\n'
-        for each in _pieces(chance, _write_assignment(chance))
+        f'data: {{"delta":{{"text":{json.dumps(piece)}}}}}\n\n'
+        for piece in _pieces(chance, _write_assignment(chance))
     ),
     "deep events": lambda chance: (
         f'data: {{"a":{{"b":{{"c":{{"text":"{_noise(chance, 9)}"}}}}}}}}\n'
@@ -263,7 +263,7 @@ SOUPS = {
     "sixes": lambda chance: ":".join(_noise(chance, 4, "0123456789abcdef") for _ in range(8)) + " ",
     "accounts": lambda chance: f"device_id={_noise(chance, 64, '0123456789abcdef')} ",
     "manifests": lambda chance: f"kind: Secret\ndata:\n  a: {_noise(chance, 24)}\n---\n",
-    "nested": lambda chance: _nested(
+    "nested": lambda chance: _nest_json(
         f'{{"{chance.choice(WORDS)}": "{_noise(chance, 12)}"}}', chance.randrange(1, 5)
     ),
 }
@@ -274,7 +274,7 @@ def families(size):
     for name, piece in REPEATED.items():
         yield name, (piece * (size // len(piece) + 1))[:size]
     for name, make in SOUPS.items():
-        yield f"soup of {name}", _filled(size, 3, make)
-    yield "nested JSON", _nested("key=" * (size // 4096), 11)[:size]
+        yield f"soup of {name}", _fill(size, 3, make)
+    yield "nested JSON", _nest_json("key=" * (size // 4096), 11)[:size]
     yield "one password in addresses", ("://a:b" * (size // 6 + 1))[: size - 1] + "@"
     yield "one string in brackets", '["' * (size // 2)

@@ -100,7 +100,7 @@ class Labelled(NamedTuple):
         return self.text[self.start : self.end]
 
 
-def _placed(template, rule, secret, **fields):
+def _place_secret(template, rule, secret, **fields):
     mark = "\x01"
     text = template.format(**{key: value.replace("\x02", mark) for key, value in fields.items()})
     at = text.index(mark)
@@ -119,7 +119,9 @@ def config_style(seed=1):
         for form in rule.forms or ("{alnum:32}", "{hex:32}"):
             secret = token_examples.make_example(form, chance)
             for template in chance.sample(CONFIG, 6):
-                yield _placed(template, rule.id, secret, i=chance.choice(_names(rule)), s="\x02")
+                yield _place_secret(
+                    template, rule.id, secret, i=chance.choice(_names(rule)), s="\x02"
+                )
 
 
 def nearby_style(seed=2):
@@ -130,7 +132,7 @@ def nearby_style(seed=2):
             secret = token_examples.make_example(form, chance)
             name = chance.choice(_names(rule))
             for template in chance.sample(NEARBY, 4):
-                yield _placed(
+                yield _place_secret(
                     template,
                     rule.id,
                     secret,
@@ -149,7 +151,7 @@ def tool_style(seed=3):
             secret = token_examples.make_example(form, chance)
             name = chance.choice(_names(rule)).replace(".", "")
             for template in chance.sample(SHELL, 3):
-                yield _placed(
+                yield _place_secret(
                     template, rule.id, secret, i=name, I=name.upper().replace("-", "_"), s="\x02"
                 )
             if not rule.near:
@@ -158,7 +160,7 @@ def tool_style(seed=3):
         password = token_examples.make_example(
             chance.choice(("{alnum:16}", "{alnum:12}!", "{url:20}", "{b64:24}")), chance
         )
-        yield _placed(template, "connection", password, s="\x02")
+        yield _place_secret(template, "connection", password, s="\x02")
 
 
 def negatives(seed=4, rounds=6):
@@ -175,31 +177,31 @@ def negatives(seed=4, rounds=6):
     ]
 
 
-def escaped(one):
-    return _mapped(one, lambda part: json.dumps(part)[1:-1])
+def escape_json(one):
+    return _map_parts(one, lambda part: json.dumps(part)[1:-1])
 
 
-def escaped_twice(one):
-    return _mapped(one, lambda part: json.dumps(json.dumps(part)[1:-1])[1:-1])
+def escape_twice(one):
+    return _map_parts(one, lambda part: json.dumps(json.dumps(part)[1:-1])[1:-1])
 
 
-def coloured(one):
-    return _mapped(one, lambda part: part, before="\x1b[32m", after="\x1b[0m")
+def add_color(one):
+    return _map_parts(one, lambda part: part, before="\x1b[32m", after="\x1b[0m")
 
 
-def diffed(one):
-    return _lined(one, lambda _: "+")
+def add_diff_signs(one):
+    return _prefix_lines(one, lambda _: "+")
 
 
-def numbered(one):
-    return _lined(one, lambda number: f"{number:6d}\t")
+def number_lines(one):
+    return _prefix_lines(one, lambda number: f"{number:6d}\t")
 
 
 def url_encoded(one):
-    return _mapped(one, lambda part: quote(part, safe=""))
+    return _map_parts(one, lambda part: quote(part, safe=""))
 
 
-def wrapped(one):
+def wrap_secret(one):
     middle = (one.start + one.end) // 2
     return Labelled(one.text[:middle] + "\n" + one.text[middle:], one.start, one.end + 1, one.rule)
 
@@ -209,7 +211,7 @@ def in_base64(one):
     return Labelled(text, (one.start // 3) * 4, min(len(text), -(-one.end // 3) * 4), one.rule)
 
 
-def streamed(one):
+def split_into_stream(one):
     middle = (one.start + one.end) // 2
     lead = 'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"'
     first, second = (json.dumps(part)[1:-1] for part in (one.text[:middle], one.text[middle:]))
@@ -218,19 +220,19 @@ def streamed(one):
 
 
 TRANSFORMS = (
-    escaped,
-    escaped_twice,
-    coloured,
-    diffed,
-    numbered,
+    escape_json,
+    escape_twice,
+    add_color,
+    add_diff_signs,
+    number_lines,
     url_encoded,
-    wrapped,
-    streamed,
+    wrap_secret,
+    split_into_stream,
     in_base64,
 )
 
 
-def _mapped(one, way, *, before="", after=""):
+def _map_parts(one, way, *, before="", after=""):
     head, secret, tail = (
         way(part) for part in (one.text[: one.start], one.secret, one.text[one.end :])
     )
@@ -238,7 +240,7 @@ def _mapped(one, way, *, before="", after=""):
     return Labelled(head + before + secret + after + tail, start, start + len(secret), one.rule)
 
 
-def _lined(one, prefix):
+def _prefix_lines(one, prefix):
     lines, start = [], one.start
     at = 0
     for number, line in enumerate(one.text.split("\n"), 1):

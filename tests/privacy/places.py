@@ -125,12 +125,12 @@ PLACES = (
 )  # fmt: skip
 
 
-def texts(seed=31, each=3):
+def texts(seed=31, copies=3):
     """Every place with each of its forms, some times."""
     chance = random.Random(seed)
     for template, *shapes in PLACES:
         for shape in shapes:
-            for _ in range(each):
+            for _ in range(copies):
                 secret = token_examples.make_example(shape, chance)
                 before, _, after = template.partition("§")
                 yield Labelled(

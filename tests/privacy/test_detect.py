@@ -20,13 +20,13 @@ RECORDINGS = Path(__file__).parent.parent / "recordings" / "claude-code"
 def spans(text):
     return [
         span
-        for found in engine.find_private_values(text.encode())
-        if found.kind == "secret"
-        for span in found.spans
+        for detection in engine.find_private_values(text.encode())
+        if detection.kind == "secret"
+        for span in detection.spans
     ]
 
 
-def covered(one):
+def is_covered(one):
     left = set(range(one.start, one.end))
     for start, end in spans(one.text):
         left -= set(range(start, end))
@@ -34,7 +34,7 @@ def covered(one):
 
 
 def share(texts):
-    judged = [covered(one) for one in texts]
+    judged = [is_covered(one) for one in texts]
     return sum(judged) / len(judged)
 
 
@@ -54,9 +54,9 @@ def test_secrets_are_found_in_every_syntax(style, least):
 @pytest.mark.parametrize("way", labelled.TRANSFORMS, ids=lambda way: way.__name__)
 def test_secrets_are_found_however_they_are_written(way):
     styles = (labelled.config_style, labelled.nearby_style, labelled.tool_style)
-    plain = [one for style in styles for one in sample(style, 150) if covered(one)]
+    plain = [one for style in styles for one in sample(style, 150) if is_covered(one)]
 
-    if way is labelled.streamed:
+    if way is labelled.split_into_stream:
         gone = [_streamed_is_gone(one) for one in plain]
         assert sum(gone) / len(gone) >= 0.95
     else:
@@ -64,14 +64,14 @@ def test_secrets_are_found_however_they_are_written(way):
 
 
 def _streamed_is_gone(one):
-    text = labelled.streamed(one).text
+    text = labelled.split_into_stream(one).text
     for start, end in sorted(spans(text), reverse=True):
         text = text[:start] + text[end:]
     middle = (one.start + one.end) // 2
     return one.text[one.start : middle] not in text and one.text[middle : one.end] not in text
 
 
-def test_what_only_looks_like_a_secret_is_left_alone():
+def test_text_that_only_looks_like_a_secret_is_left_alone():
     texts = labelled.negatives()
 
     wrong = [text for text in texts if spans(text)]
@@ -142,23 +142,23 @@ def test_a_hostile_text_causes_no_more_work_than_its_length_allows(name):
     text = HOSTILE[name][:200_000] if name in HOSTILE else _soup(3, SOUPS[name])
     meter = WorkBudget()
 
-    found = engine.find_private_values(text.encode(), meter=meter)
+    detections = engine.find_private_values(text.encode(), meter=meter)
 
     assert meter.spent <= meter.granted + DEBT_MAX
     assert meter.granted <= 2 * DETECTORS * VIEWS_MAX * len(text) + (128 << 10)
-    assert len(found) <= len(text) / 4
+    assert len(detections) <= len(text) / 4
 
 
-def test_where_nothing_is_weighed_any_more_nothing_is_let_through():
+def test_everything_is_redacted_once_the_budget_is_used_up():
     soup = _soup(5, SOUPS["heads and noise"])
     secret = next(iter(labelled.tool_style()))
 
-    found = engine.find_private_values(f"{soup}\n{secret.text}\n{soup}".encode())
+    detections = engine.find_private_values(f"{soup}\n{secret.text}\n{soup}".encode())
 
     text = f"{soup}\n{secret.text}\n{soup}"
-    for one in reversed(found):
+    for one in reversed(detections):
         text = text[: one.start] + text[one.end :]
-    assert "unjudged" in {one.rule for one in found}
+    assert "unjudged" in {one.rule for one in detections}
     assert secret.secret[-8:] not in text
 
 
@@ -189,7 +189,9 @@ PERSONAL = {
 @pytest.mark.parametrize(("text", "rule"), PERSONAL.items(), ids=PERSONAL)
 def test_personal_data_is_found(text, rule):
     assert rule in {
-        found.rule for found in engine.find_private_values(text.encode()) if found.kind == "person"
+        detection.rule
+        for detection in engine.find_private_values(text.encode())
+        if detection.kind == "person"
     }
 
 
@@ -212,7 +214,7 @@ def test_personal_data_is_found(text, rule):
     ],
 )
 def test_text_that_identifies_no_person_stays(text):
-    assert [found.rule for found in engine.find_private_values(text.encode())] == []
+    assert [detection.rule for detection in engine.find_private_values(text.encode())] == []
 
 
 def test_nothing_reaches_over_the_mark_between_records():
@@ -224,7 +226,7 @@ def test_nothing_reaches_over_the_mark_between_records():
     for before, after in itertools.chain(halves):
         joined = engine.find_private_values(f"{before}\0{after}".encode())
         alone = engine.find_private_values(after.encode())
-        assert [found.rule for found in joined] == [found.rule for found in alone]
+        assert [detection.rule for detection in joined] == [detection.rule for detection in alone]
 
 
 FAMILIES = dict(hostile.families(30_000))

@@ -63,7 +63,7 @@ def commit(folder, name, body, message="x"):
     git(folder, "commit", "-q", "--no-verify", "-m", message)
 
 
-def pushed(folder, *words, **more):
+def push(folder, *words, **more):
     ran = git(folder, "push", "-q", "origin", *(words or ("main",)), check=False, **more)
     return ran.returncode, ran.stderr
 
@@ -158,21 +158,21 @@ def test_a_push_of_a_secret_removed_again_is_stopped(pushing):
     git(pushing, "rm", "-q", "key.txt")
     git(pushing, "commit", "-q", "-m", "remove it")
 
-    code, said = pushed(pushing)
+    code, output = push(pushing)
 
     assert code == 1
-    assert "key.txt" in said
-    assert "git push --no-verify" in said
-    assert TOKEN not in said
+    assert "key.txt" in output
+    assert "git push --no-verify" in output
+    assert TOKEN not in output
     assert sha(pushing, "origin/main") != sha(pushing)
 
 
 def test_a_push_of_a_secret_in_a_message_or_tag_is_stopped(pushing):
     git(pushing, "commit", "-q", "--allow-empty", "-m", f"use {TOKEN}")
-    by_commit = pushed(pushing)
+    by_commit = push(pushing)
     git(pushing, "reset", "-q", "--hard", "origin/main")
     git(pushing, "tag", "-a", "v1", "-m", f"made with {TOKEN}")
-    by_tag = pushed(pushing, "v1")
+    by_tag = push(pushing, "v1")
 
     assert (by_commit[0], by_tag[0]) == (1, 1)
     assert "commit " in by_commit[1]
@@ -206,13 +206,13 @@ def test_only_what_is_new_to_the_remote_is_looked_at(pushing, tmp_path):
 
 def test_ordinary_pushes_pass_also_forced_from_a_work_tree_or_deleting(pushing, tmp_path):
     commit(pushing, "b.txt", b"b\n")
-    codes = [pushed(pushing)]
+    codes = [push(pushing)]
     git(pushing, "commit", "-q", "--amend", "-m", "again")
-    codes.append(pushed(pushing, "+main"))
+    codes.append(push(pushing, "+main"))
     git(pushing, "worktree", "add", "-q", "../second", "-b", "second")
     commit(tmp_path / "second", "c.txt", b"c\n")
-    codes.append(pushed(tmp_path / "second", "second"))
-    codes.append(pushed(pushing, ":second"))
+    codes.append(push(tmp_path / "second", "second"))
+    codes.append(push(pushing, ":second"))
 
     assert codes == [(0, "")] * 4
 
@@ -237,13 +237,13 @@ def test_a_push_stops_when_the_guard_cannot_run_and_says_how_to_go_on(pushing, t
     git_guard.install_guard(PersonGit(pushing), command=str(tmp_path / "flightlog"))
     commit(pushing, "b.txt", b"b\n")
 
-    stopped, said = pushed(pushing)
+    stopped, output = push(pushing)
     committed = git(pushing, "commit", "-q", "--allow-empty", "-m", "y", check=False)
-    allowed, _ = pushed(pushing, FLIGHTLOG_GUARD="0")
+    allowed, _ = push(pushing, FLIGHTLOG_GUARD="0")
 
     assert (stopped, allowed) == (1, 0)
-    assert "could not run" in said
-    assert "git push --no-verify" in said
+    assert "could not run" in output
+    assert "git push --no-verify" in output
     assert committed.returncode == 0
     assert "NOT CHECKED" in committed.stderr
 
@@ -270,7 +270,7 @@ def test_a_hook_that_was_there_before_runs_first_with_all_that_git_says(reposito
     git(repository, "commit", "-qm", "0")
     line = f"refs/heads/main {sha(repository)} refs/heads/main {ZERO}\n"
 
-    assert (stopped, pushed(repository)[0]) == (1, 0)
+    assert (stopped, push(repository)[0]) == (1, 0)
     assert (repository / "pre-commit.ran").read_text() == "ran\nran\n"
     assert (repository / "pre-push.ran").read_text() == f"{line}ran\n"
     assert (tmp_path / "flightlog.given").read_text() == line

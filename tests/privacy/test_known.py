@@ -28,7 +28,7 @@ marked = st.text(ALNUM + '/+=_-.!@#"&<>', min_size=14, max_size=30).filter(
 places = st.integers(1, 200)
 
 
-def wrapped(value, at, end="\n"):
+def wrap_value(value, at, end="\n"):
     cut = 1 + at % (len(value) - 1)
     return f"{value[:cut]}{end}{value[cut:]}"
 
@@ -50,21 +50,21 @@ FORMS = {
     "escaped marks": lambda value, _: "".join(
         c if c.isalnum() else f"\\u{ord(c):04x}" for c in value
     ),
-    "hard wrap": wrapped,
+    "hard wrap": wrap_value,
     "numbered lines": lambda value, at: (
-        f"     7\t{wrapped(value, at, chr(10) + '     8' + chr(9))}"
+        f"     7\t{wrap_value(value, at, chr(10) + '     8' + chr(9))}"
     ),
-    "arrows": lambda value, at: f"   7→{wrapped(value, at, chr(10) + '   8→')}",
-    "diff": lambda value, at: f"+{wrapped(value, at, chr(10) + '+')}",
-    "colors inside": lambda value, at: wrapped(value, at, "\x1b[31m"),
-    "wrapped base64": lambda value, at: wrapped(
+    "arrows": lambda value, at: f"   7→{wrap_value(value, at, chr(10) + '   8→')}",
+    "diff": lambda value, at: f"+{wrap_value(value, at, chr(10) + '+')}",
+    "colors inside": lambda value, at: wrap_value(value, at, "\x1b[31m"),
+    "wrapped base64": lambda value, at: wrap_value(
         base64.b64encode(value.encode()).decode(), 4 + at % 9
     ),
 }
 forms = st.sampled_from(sorted(FORMS))
 
 
-def left_of(value, text):
+def is_left(value, text):
     """Return whether the value, or most of it in base64, can still be read in `text`."""
     plain = html.unescape(text).replace("\\", "").replace("\n", "").replace("\x1b[31m", "")
     coded = base64.b64encode(value.encode()).decode()[:12]
@@ -91,7 +91,7 @@ def test_value_recognized_once_survives_in_no_other_record(value, form, at):
     clean = list(records.redact_lines(lines))
 
     assert len(clean) == len(lines)
-    assert not left_of(value, json.loads(clean[0])["text"])
+    assert not is_left(value, json.loads(clean[0])["text"])
     assert list(JsonRedactor(Redactor(KEY)).redact_lines(clean)) == clean
 
 
@@ -104,7 +104,7 @@ def test_known_value_with_marks_is_found_in_every_form(value, form, at):
 
     clean = Redactor(KEY, known=[value]).redact_string(text)
 
-    assert not left_of(value, clean)
+    assert not is_left(value, clean)
     assert Redactor(KEY, known=[value]).redact_string(clean) == clean
 
 

@@ -47,10 +47,10 @@ def part_of(data):
     )
 
 
-def sighted(data, tables):
+def scan_text(data, tables):
     match_judge = triggers._MatchJudge(data, WorkBudget(), tables)
     places = []
-    found = list(
+    sightings = list(
         triggers._scan_pattern(
             data,
             tables.words,
@@ -58,13 +58,13 @@ def sighted(data, tables):
         )
     )
     if tables.named is not None:
-        found += triggers._scan_pattern(data, tables.named, match_judge.judge_token_or_name)
-    found += triggers._scan_pattern(
+        sightings += triggers._scan_pattern(data, tables.named, match_judge.judge_token_or_name)
+    sightings += triggers._scan_pattern(
         data,
         tables.shapes,
         lambda start, end: match_judge.judge_token_or_location(start, end, places),
     )
-    return found, places
+    return sightings, places
 
 
 @settings(deadline=None, max_examples=40)
@@ -72,7 +72,7 @@ def sighted(data, tables):
 def test_the_patterns_for_a_short_text_find_what_all_patterns_find(text):
     data = text.encode()
 
-    assert sighted(data, part_of(data)) == sighted(data, triggers._full_tables())
+    assert scan_text(data, part_of(data)) == scan_text(data, triggers._full_tables())
 
 
 def test_a_pattern_is_not_made_before_it_is_used():
@@ -88,12 +88,14 @@ def test_a_pattern_is_not_made_before_it_is_used():
 def test_a_long_run_is_not_read_to_its_end_for_each_value_in_it():
     data = ("93.184.216.34-" * 40_000).encode()
     counted = Counted(triggers._full_tables().words)
-    at, found = 0, 0
+    at, matches = 0, 0
 
-    while found < 200 and (match := candidates.search_in_stretches(counted, data, at)) is not None:
-        at, found = match.end(), found + 1
+    while (
+        matches < 200 and (match := candidates.search_in_stretches(counted, data, at)) is not None
+    ):
+        at, matches = match.end(), matches + 1
 
-    assert found == 200
+    assert matches == 200
     assert counted.bytes <= 200 * (16 << 10)
 
 
@@ -164,10 +166,10 @@ def test_redacting_a_few_lines_makes_few_patterns():
         "print(triggers._full_tables.cache_info().currsize, len(triggers._short_text_tables()))\n"
     )
     began = time.monotonic()
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
 
-    assert told.stdout.split() == ["0", "1"]
+    assert completed.stdout.split() == ["0", "1"]
     assert time.monotonic() - began < 20
     assert len(dict(hostile.families(10))) > 140

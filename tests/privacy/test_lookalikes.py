@@ -8,8 +8,8 @@ from tools.bench import token_examples
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.known_values import KnownSecrets
 from flightlog.privacy.redactor import Redactor
-from privacy.labelled import Labelled, diffed, escaped, escaped_twice
-from privacy.test_detect import covered, spans
+from privacy.labelled import Labelled, add_diff_signs, escape_json, escape_twice
+from privacy.test_detect import is_covered, spans
 
 SECRETS = (
     ("§", "hvs.{url:24}", "hvs.{url:37}", "hvb.{url:60}", "hvr.{url:37}", "hvs.{url:200}"),
@@ -110,14 +110,14 @@ def _make_secrets():
 
 @pytest.mark.parametrize(
     "way",
-    [lambda one: one, escaped, escaped_twice, diffed],
+    [lambda one: one, escape_json, escape_twice, add_diff_signs],
     ids=["plain", "escaped", "twice", "diff"],
 )
-def test_each_goes_whole(way):
-    assert [one.text for one in map(way, _make_secrets()) if not covered(one)] == []
+def test_each_secret_is_removed_completely(way):
+    assert [one.text for one in map(way, _make_secrets()) if not is_covered(one)] == []
 
 
-def test_what_reads_like_them_stays():
+def test_text_that_resembles_a_secret_stays():
     chance = token_examples.make_random("lookalikes/not")
     texts = [
         token_examples.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance)
@@ -128,7 +128,7 @@ def test_what_reads_like_them_stays():
     assert [(text, spans(text)) for text in texts if spans(text)] == []
 
 
-def test_what_is_taken_out_once_stays_as_it_then_is():
+def test_redacted_text_is_not_redacted_again():
     redactor = Redactor(bytes(32))
     once = [redactor.redact_string(one.text) for one in _make_secrets()]
 
@@ -151,4 +151,4 @@ def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
 
     line = json.dumps({"text": text}).encode()
 
-    assert [each.begin for each in engine.find_suspect_lines(line, KnownSecrets())] == [0]
+    assert [span.begin for span in engine.find_suspect_lines(line, KnownSecrets())] == [0]

@@ -75,11 +75,11 @@ def test_a_json_value_keeps_its_shape_and_is_redacted_once(value):
     assert JsonRedactor(Redactor(KEY)).redact_value(once) == once
 
 
-def test_a_key_that_gets_another_name_may_say_something_about_its_value():
+def test_key_with_a_secret_in_its_name_is_redacted_once():
     token = "xoxb-" + "1872446700-8470472990-e0sgyjWlwYLflxvPuv6d"
-    said = f'slack_TOKEN ?= "{token}"'
+    assignment = f'slack_TOKEN ?= "{token}"'
 
-    once = JsonRedactor(Redactor(KEY)).redact_value({f"{said}PASS": said})
+    once = JsonRedactor(Redactor(KEY)).redact_value({f"{assignment}PASS": assignment})
 
     assert JsonRedactor(Redactor(KEY)).redact_value(once) == once
 
@@ -185,9 +185,9 @@ class Counting(Redactor):
 
     replacements = 0
 
-    def replace_detections(self, data, found):
-        self.replacements += len(found)
-        return super().replace_detections(data, found)
+    def replace_detections(self, data, detections):
+        self.replacements += len(detections)
+        return super().replace_detections(data, detections)
 
 
 def test_a_home_directory_in_every_record_is_detected_only_once():
@@ -234,7 +234,7 @@ FAMILIES = dict(hostile.families(6_000))
 
 @settings(deadline=None, max_examples=60)
 @given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 3_000), texts)
-def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, text):
+def test_hostile_line_stays_one_line_of_json_and_is_redacted_once(name, at, text):
     line = json.dumps({"a": FAMILIES[name][at : at + 2_000], "b": text}).encode()
 
     once = list(JsonRedactor(Redactor(KEY)).redact_lines([line]))
@@ -244,7 +244,7 @@ def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, t
     assert list(JsonRedactor(Redactor(KEY)).redact_lines(once)) == once
 
 
-def test_strings_that_use_up_what_a_look_may_cost_stay_as_they_then_are():
+def test_strings_that_use_up_the_budget_are_redacted_once():
     picked = [
         ("soup of near the floor", 607),
         ("cut heads", 853),

@@ -9,7 +9,11 @@ from flightlog.privacy.detect.rules import load_rule_families, load_rules
 
 
 def secrets(text):
-    return [found for found in engine.find_private_values(text.encode()) if found.kind == "secret"]
+    return [
+        detection
+        for detection in engine.find_private_values(text.encode())
+        if detection.kind == "secret"
+    ]
 
 
 @pytest.mark.parametrize("family", load_rule_families())
@@ -25,10 +29,10 @@ def test_each_rule_finds_its_own_examples(family):
 
 
 @pytest.mark.parametrize("family", load_rule_families())
-def test_each_rule_leaves_what_is_cut_short(family):
+def test_each_rule_leaves_truncated_examples(family):
     for rule in load_rule_families()[family]:
         for text in token_examples.make_negatives(rule):
-            assert rule.id not in {found.rule for found in secrets(text)}, text
+            assert rule.id not in {detection.rule for detection in secrets(text)}, text
 
 
 def test_the_rules_cover_two_hundred_providers_and_name_each_once():

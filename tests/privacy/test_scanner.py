@@ -78,7 +78,7 @@ def test_a_home_directory_is_reported_once():
 
 
 def test_a_stream_inside_a_string_is_put_together():
-    line = json.dumps({"response": labelled.streamed(ONE).text}).encode() + b"\n"
+    line = json.dumps({"response": labelled.split_into_stream(ONE).text}).encode() + b"\n"
 
     assert ONE.secret.encode() in [
         one.detection.value for one in find_in_lines([line], KnownSecrets())

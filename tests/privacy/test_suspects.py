@@ -42,8 +42,8 @@ PIECES = st.sampled_from(
 )
 
 
-def named(line):
-    return [each.begin for each in engine.find_suspect_lines(line, KnownSecrets())] == [0]
+def is_suspect(line):
+    return [span.begin for span in engine.find_suspect_lines(line, KnownSecrets())] == [0]
 
 
 def holds(line):
@@ -54,13 +54,13 @@ def holds(line):
     )
 
 
-def test_a_line_with_a_secret_is_named_however_it_is_written():
+def test_line_with_a_secret_is_suspect_however_it_is_written():
     missed = []
     for at, one in enumerate(LABELLED):
         text = WAYS[at % len(WAYS)](one).text
         for ascii_only in (True, False):
             line = json.dumps({"text": text}, ensure_ascii=ascii_only).encode()
-            if holds(line) and not named(line):
+            if holds(line) and not is_suspect(line):
                 missed.append(line)
 
     assert missed == []
@@ -68,14 +68,14 @@ def test_a_line_with_a_secret_is_named_however_it_is_written():
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=6).map("".join), st.booleans(), st.booleans())
-def test_a_line_that_is_not_named_holds_nothing(text, twice, ascii_only):
+def test_line_that_is_not_suspect_holds_no_secret(text, twice, ascii_only):
     inner = json.dumps(text, ensure_ascii=ascii_only) if twice else text
     line = json.dumps({"text": inner}, ensure_ascii=ascii_only).encode()
 
-    assert not (holds(line) and not named(line))
+    assert not (holds(line) and not is_suspect(line))
 
 
-def redacted(line):
+def redact(line):
     return json.loads(next(iter(JsonRedactor(Redactor(bytes(32))).redact_lines([line.encode()]))))[
         "text"
     ]
@@ -104,7 +104,7 @@ EVERYDAY = st.sampled_from(
     ).map("".join)
 )
 def test_a_line_and_its_ascii_form_get_the_same_tags(text):
-    assert redacted(json.dumps({"text": text})) == redacted(
+    assert redact(json.dumps({"text": text})) == redact(
         json.dumps({"text": text}, ensure_ascii=False)
     )
 
@@ -116,7 +116,7 @@ def test_a_line_and_its_ascii_form_get_the_same_tags(text):
     )
 )
 def test_a_line_with_escaped_marks_gets_the_tags_of_its_text(text):
-    assert redacted(with_escaped_marks(text + ".")) == Redactor(bytes(32)).redact_string(text + ".")
+    assert redact(with_escaped_marks(text + ".")) == Redactor(bytes(32)).redact_string(text + ".")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_line_with_escaped_marks_gets_the_tags_of_its_text(text):
     ["     2\u2192PASSWORD=correcthorse\n", "\u201cpassword\u201d: \u201cthisismypassword1\u201d"],
 )
 def test_a_password_beside_an_escaped_character_is_found(text):
-    assert "secret:password" in redacted(json.dumps({"text": text}))
+    assert "secret:password" in redact(json.dumps({"text": text}))
 
 
 def test_a_clean_line_with_escaped_characters_stays_as_it_is():
@@ -133,13 +133,13 @@ def test_a_clean_line_with_escaped_characters_stays_as_it_is():
     assert list(JsonRedactor(Redactor(bytes(32))).redact_lines([line])) == [line]
 
 
-def test_only_the_lines_that_hold_something_are_named():
+def test_only_lines_that_hold_a_value_are_suspect():
     clean = b'{"text":"nothing here"}'
     secret = json.dumps({"text": LABELLED[0].text}).encode()
 
     begins = [
-        each.begin
-        for each in engine.find_suspect_lines(
+        span.begin
+        for span in engine.find_suspect_lines(
             b"\n".join((clean, secret, clean, secret)), KnownSecrets()
         )
     ]
@@ -147,10 +147,10 @@ def test_only_the_lines_that_hold_something_are_named():
     assert begins == [len(clean) + 1, 2 * len(clean) + len(secret) + 3]
 
 
-def test_a_known_value_names_its_line():
+def test_line_with_a_known_value_is_suspect():
     assert [
-        each.begin
-        for each in engine.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
+        span.begin
+        for span in engine.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
     ] == [3]
 
 

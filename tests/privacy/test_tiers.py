@@ -73,7 +73,7 @@ def test_the_table_and_the_ignore_file_agree(name):
     assert (tiers.kind_of(f"a/{RETRO.root}/{name}")[1].tier is Tier.TRACKED) == (name in TRACKED)
 
 
-def test_what_no_layout_names_is_not_ours():
+def test_file_that_no_layout_names_is_not_ours():
     assert tiers.kind_of("src/main.py") is None
 
 

@@ -20,7 +20,7 @@ def test_only_settings_that_publish_or_run_need_consent():
     assert risky_settings({"web": {"port": 1}}) == {}
 
 
-def test_nothing_counts_before_the_person_says_so(tmp_path):
+def test_no_setting_counts_before_the_person_consents(tmp_path):
     trust, allows = TrustStore(tmp_path / "home/trust.json"), risky_settings(SETTINGS)
 
     assert not trust.is_allowed(tmp_path, allows)
@@ -95,8 +95,8 @@ def test_consent_for_half_a_character_is_recorded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "allowed"),
+    ("value", "allowed"),
     [("", set()), ("rows", {"rows"}), ("push", {"rows", "push"}), ("words,push,", set(GRANTS))],
 )
-def test_variable_allows_what_it_names_and_rows(said, allowed):
-    assert environment_grants({"FLIGHTLOG_TRUST": said}) == allowed
+def test_variable_allows_what_it_names_and_rows(value, allowed):
+    assert environment_grants({"FLIGHTLOG_TRUST": value}) == allowed

@@ -7,7 +7,7 @@ import pytest
 from flightlog.privacy.detect.line_wraps import ends_line, unwrap_around, unwrap_lines
 from privacy import labelled, vendors
 from privacy.labelled import Labelled
-from privacy.test_detect import covered, sample
+from privacy.test_detect import is_covered, sample
 
 
 def cut(one, share, between):
@@ -17,7 +17,7 @@ def cut(one, share, between):
     )
 
 
-def quoted(one):
+def quote_lines(one):
     lead = "> "
     before = one.text[: one.start].count("\n") + 1
     text = lead + one.text.replace("\n", "\n" + lead)
@@ -25,7 +25,7 @@ def quoted(one):
     return cut(Labelled(text, start, start + len(one.secret), one.rule), 0.5, "\n" + lead)
 
 
-def folded(one, width):
+def fold_lines(one, width):
     """Break every line at `width`, as a terminal does."""
     made, column, start, end = [], 0, 0, 0
     for index, letter in enumerate(one.text):
@@ -39,17 +39,17 @@ def folded(one, width):
     return Labelled("".join(made), start, end, one.rule)
 
 
-def pushed(one, width):
+def fold_inside_secret(one, width):
     """Put words before the value, so that its line is broken inside it."""
     if "\n" in one.text[: one.start]:
-        return folded(one, width)
+        return fold_lines(one, width)
     inside = one.start + len(one.secret) * random.Random(one.text).choice((2, 4, 5, 6, 8)) // 10
     pad = (
         (("the parser read each line " * 9)[: max(0, width - inside - 1)] + " ")
         if inside < width
         else ""
     )
-    return folded(
+    return fold_lines(
         Labelled(pad + one.text, one.start + len(pad), one.end + len(pad), one.rule), width
     )
 
@@ -61,10 +61,13 @@ WAYS = {
     "indented": lambda one: cut(one, 0.5, "\n    "),
     "returns": lambda one: cut(one, 0.5, "\r\n"),
     "backslashes": lambda one: cut(one, 0.4, "\\\n"),
-    "quoted": quoted,
-    **{f"folded at {width}": lambda one, width=width: folded(one, width) for width in (40, 60, 76)},
+    "quoted": quote_lines,
     **{
-        f"pushed over {width}": lambda one, width=width: pushed(one, width)
+        f"folded at {width}": lambda one, width=width: fold_lines(one, width)
+        for width in (40, 60, 76)
+    },
+    **{
+        f"pushed over {width}": lambda one, width=width: fold_inside_secret(one, width)
         for width in (72, 80, 120)
     },
 }
@@ -80,9 +83,9 @@ STYLES = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_a_value_cut_by_line_ends_is_found_nearly_as_often_as_a_whole_one(style):
-    plain = [one for one in STYLES[style]() if covered(one)]
+    plain = [one for one in STYLES[style]() if is_covered(one)]
     missed = {
-        name: [one.text for one in map(way, plain) if not covered(one)]
+        name: [one.text for one in map(way, plain) if not is_covered(one)]
         for name, way in WAYS.items()
     }
 
@@ -107,13 +110,13 @@ def test_lines_of_words_are_not_one_value(text):
     assert spans(text) == []
 
 
-def test_joined_lines_lead_back_to_where_they_stood():
+def test_positions_in_joined_lines_map_back_to_the_text():
     view = b"     1\tkey = abcdef\n     2\tghijkl\n     3\tmn\n"
     text, back = unwrap_lines(view, 13, 100)
 
     assert text.startswith(b"abcdefghijkl")
     assert [view[back(end) - 1 : back(end)] for end in range(1, 13)] == [
-        b"%c" % each for each in b"abcdefghijkl"
+        b"%c" % byte for byte in b"abcdefghijkl"
     ]
 
     around, _, at = unwrap_around(view, view.index(b"ghi"), 20, 30)

@@ -239,7 +239,7 @@ def value(shape, chance):
             return head + body
 
 
-def placed(template, word, secret, rule):
+def place_secret(template, word, secret, rule):
     """Put `secret` into a syntax beside `word`."""
     head, _, tail = template.partition("{v}")
     before, after = (
@@ -248,12 +248,12 @@ def placed(template, word, secret, rule):
     return Labelled(before + secret + after, len(before), len(before) + len(secret), rule)
 
 
-def texts(shapes, seed=21, each=6):
+def texts(shapes, seed=21, copies=6):
     """Every shape in some of the syntaxes."""
     chance = random.Random(seed)
     for word, *shape in shapes:
-        for template in chance.sample(SYNTAXES, each):
-            yield placed(template, word, value(shape, chance), word)
+        for template in chance.sample(SYNTAXES, copies):
+            yield place_secret(template, word, value(shape, chance), word)
 
 
 def bare(seed=22):
@@ -261,4 +261,4 @@ def bare(seed=22):
     chance = random.Random(seed)
     for word, *shape in BARE:
         secret = value(shape, chance)
-        yield placed("used {v} here", "", secret, word)
+        yield place_secret("used {v} here", "", secret, word)

@@ -219,7 +219,7 @@ def chatgpt(dice: random.Random, chat: str, asked: list[str]) -> dict:
     }
     last = "root"
     for number, text in enumerate(asked):
-        for role, said in (
+        for role, words in (
             ("user", text),
             ("assistant", "Here is what I would do. " * dice.randint(1, 5)),
         ):
@@ -227,7 +227,7 @@ def chatgpt(dice: random.Random, chat: str, asked: list[str]) -> dict:
             nodes[last]["children"].append(node)
             message = {
                 "id": node, "author": {"role": role}, "create_time": start + number * 60, "recipient": "all",
-                "content": {"content_type": "text", "parts": [said]}, "metadata": {"model_slug": "gpt-4o"},
+                "content": {"content_type": "text", "parts": [words]}, "metadata": {"model_slug": "gpt-4o"},
             }  # fmt: skip
             nodes[node] = {"id": node, "message": message, "parent": last, "children": []}
             last = node

@@ -74,10 +74,10 @@ class Scene:
     def say(self, text: str) -> None:
         self._add(assistant(f"m{self._count}-{self.session}", 2, {"type": "text", "text": text}))
 
-    def interrupted(self) -> None:
+    def add_interruption(self) -> None:
         self._add(user([{"type": "text", "text": "[Request interrupted by user]"}]))
 
-    def compacted(self) -> None:
+    def add_compaction(self) -> None:
         self._add(
             {
                 "type": "system",
@@ -101,7 +101,7 @@ def plain(scene: Scene) -> None:
     scene.say("Done.")
 
 
-def planted(folder, seed: int, count: int = 14):
+def plant_sessions(folder, seed: int, count: int = 14):
     """Write sessions below `folder`; return what was planted: (session, kind, turn)."""
     dice = random.Random(seed)
     truth: set[tuple[str, str, int]] = set()
@@ -123,10 +123,10 @@ def planted(folder, seed: int, count: int = 14):
 def _interruption(scene: Scene) -> None:
     scene.ask("Rewrite the whole parser")
     scene.say("Starting with the parser.")
-    scene.interrupted()
+    scene.add_interruption()
 
 
-def _rejected(scene: Scene) -> None:
+def _plant_rejection(scene: Scene) -> None:
     scene.ask("Change the settings")
     scene.call(
         "Edit",
@@ -150,7 +150,7 @@ def _retry(scene: Scene) -> None:
     scene.call("Bash", given, "installed")
 
 
-def _reverted(scene: Scene) -> None:
+def _plant_revert(scene: Scene) -> None:
     scene.ask("Try the new colours")
     path = "/srv/shop/style.css"
     number = scene.dice.random()
@@ -183,15 +183,15 @@ def _dead_end(scene: Scene) -> None:
 def _compaction(scene: Scene) -> None:
     scene.ask("Read everything")
     scene.say("Reading.")
-    scene.compacted()
+    scene.add_compaction()
 
 
 KINDS = {
     "interruption": _interruption,
-    "rejected edit": _rejected,
+    "rejected edit": _plant_rejection,
     "tool loop": _loop,
     "retry": _retry,
-    "reverted file": _reverted,
+    "reverted file": _plant_revert,
     "dead end": _dead_end,
     "compaction": _compaction,
 }

@@ -39,7 +39,7 @@ def report(room: RetroStore, title: str, description: str = "", severity=None, *
     return one.id
 
 
-def reported(room: RetroStore, title: str, description: str = "", severity=None, **more):
+def report_issue(room: RetroStore, title: str, description: str = "", severity=None, **more):
     """Put a draft in, process it, and return its id."""
     name = report(room, title, description, severity, **more)
     workflow.process_drafts(room)

@@ -1,5 +1,6 @@
 """A real agent as analyst: it is metered, converses, resumes also after a crash in its first turn, and cannot write."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -41,11 +42,11 @@ def sitting(bench, room, url, session, **more):
     )
 
 
-def metered(room):
+def read_metrics(room):
     return [json.loads(line) for line in (room.root / logs.METRICS).read_text().splitlines()]
 
 
-def test_what_was_recorded_cannot_close_its_frame():
+def test_recorded_text_cannot_close_its_frame():
     assert build_prompt(ANALYSIS).count("</recorded-words>") == 2  # once named, once closing
 
 
@@ -82,7 +83,7 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
     assert len(bench.transcripts()) == 1
     assert not target.exists()
     assert first.path.read_text() == "Less of topic-1.\n"
-    lines = metered(room)
+    lines = read_metrics(room)
     assert len(lines) == 2
     assert lines[0]["tokens"]["total"] > 0
     # The client's total grows from prompt to prompt; each line has the cost of its own run.
@@ -95,6 +96,34 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
     assert json.loads((room.root / logs.AUDIT).read_text().splitlines()[0])["tool"] == "Write"
 
 
+@pytest.mark.parametrize("version", ["2.1.100", "2.1.325"])
+def test_a_resumed_run_costs_what_its_own_requests_cost(bench, version):
+    bench = dataclasses.replace(bench, version=version)
+    room = make_room(bench.project)
+    counts = {"output": 10, "cache_read": 0, "cache_write": 0}
+    replies = [{"text": "x", "usage": counts | {"input": size}} for size in (1000, 50_000)]
+    session, own = new_session(), [0.00315, 0.15015]
+
+    with serve_scenario(parse_scenario({"rules": [{"replies": replies}]})) as model:
+        for _ in own:
+            analyst = sitting(bench, room, model.url, session, ANTHROPIC_MODEL="claude-sonnet-4-6")
+            analyst.send_prompt("Go on", ANALYSIS)
+            analyst.append_metrics(1.0)
+
+    assert [line["cost_usd"] for line in read_metrics(room)] == own
+
+
+def test_two_conversations_within_a_second_are_two_files(tmp_path):
+    room = make_room(tmp_path)
+    room.now_ms = lambda: 1_790_000_000_000
+    names = []
+    for _ in range(3):
+        names.append(room.name_output("analyst", "md"))
+        (room.root / names[-1]).write_text("said")
+
+    assert names[1:] == [names[0].replace(".md", f"_{number}.md") for number in (2, 3)]
+
+
 def test_an_analyst_that_fails_is_counted_and_reported(bench):
     room = make_room(bench.project)
     with serve_scenario(parse_scenario({"rules": [{"replies": [{"text": "x"}]}]})) as model:
@@ -105,7 +134,7 @@ def test_an_analyst_that_fails_is_counted_and_reported(bench):
         gone.send_prompt(build_prompt(ANALYSIS), ANALYSIS)
     gone.append_metrics(1.0)
 
-    assert metered(room)[0]["errors"] == {"agent": 1}
+    assert read_metrics(room)[0]["errors"] == {"agent": 1}
 
 
 @pytest.fixture
@@ -116,7 +145,7 @@ def export(bench):
     return ("retro", "export.json", "--no-sessions", "--no-draw")
 
 
-def started(bench, url, *words, **pipes):
+def start_flightlog(bench, url, *words, **pipes):
     env = bench.environment(url) | {"FLIGHTLOG_CLAUDE": str(bench.client.program)}
     return subprocess.Popen([FLIGHTLOG, *words], cwd=bench.project, env=env, **pipes)
 
@@ -128,7 +157,7 @@ def ran(bench, url, *words):
         "stderr": subprocess.PIPE,
         "text": True,
     }
-    child = started(bench, url, *words, **pipes)
+    child = start_flightlog(bench, url, *words, **pipes)
     out, err = child.communicate(timeout=90)
     return child.returncode, out, err
 
@@ -154,21 +183,25 @@ def test_the_command_asks_the_analyst_and_goes_on_with_it(bench, export):
     assert "First thoughts." in first[1], first[2]
     assert "Second thoughts." in second[1], second[2]
     assert len(bench.transcripts()) == 1  # one session, gone on with
-    told = json.loads((bench.project / ROOT / "state" / "analysis.json").read_text())["patterns"]
-    named = {each["id"]: each["name"] for each in told}
-    assert named[asked] == "Bread"
-    assert [(each["label"], each["evidence"]) for each in told if each["kind"] == "analyst"] == [
-        ("You forget", [])
+    patterns = json.loads((bench.project / ROOT / "state" / "analysis.json").read_text())[
+        "patterns"
     ]
+    named = {pattern["id"]: pattern["name"] for pattern in patterns}
+    assert named[asked] == "Bread"
+    assert [
+        (pattern["label"], pattern["evidence"])
+        for pattern in patterns
+        if pattern["kind"] == "analyst"
+    ] == [("You forget", [])]
 
 
 @pytest.mark.parametrize("moment", ["before the agent kept anything", "while the model answers"])
-def test_killed_in_the_first_turn_it_is_resumed(bench, export, moment):
+def test_analyst_killed_in_its_first_turn_is_resumed(bench, export, moment):
     begun = (bench.project / ROOT / "state").glob
     with serve_scenario(
         parse_scenario({"rules": [{"replies": [{"text": "Too late.", "delay_s": 60}]}]})
     ) as model:
-        child = started(bench, model.url, *export, "--analyst", "claude-code", start_new_session=True,
+        child = start_flightlog(bench, model.url, *export, "--analyst", "claude-code", start_new_session=True,
                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         try:
             until(
@@ -248,7 +281,7 @@ def test_at_a_terminal_the_conversation_goes_on_until_an_empty_line(bench, expor
     ]
     with serve_scenario(parse_scenario({"rules": [{"replies": replies}]})) as model:
         ours, theirs = pty.openpty()
-        child = started(
+        child = start_flightlog(
             bench,
             model.url,
             *export,
@@ -281,7 +314,7 @@ def read_until(terminal, *wanted):
                 seen += os.read(terminal, 65536)
             except OSError:
                 break
-        places = [seen.find(each) for each in wanted]
+        places = [seen.find(word) for word in wanted]
         if -1 not in places and places == sorted(places):
             return seen
     raise AssertionError(seen.decode(errors="replace"))

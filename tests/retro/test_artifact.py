@@ -5,6 +5,7 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest, DigestPrompt
@@ -31,16 +32,24 @@ def browser():
     opened.close()
 
 
-def page_of(digests, found=()):
-    advice = recommend(found, RecommendationInput(digests))
+def page_of(digests, findings=()):
+    advice = recommend(findings, RecommendationInput(digests))
     summary = summarize(digests, advice, None)
-    analysis = RetroAnalysis(1, META, tuple(found), summary=summary, recommendations=advice)
+    analysis = RetroAnalysis(1, META, tuple(findings), summary=summary, recommendations=advice)
     return render_artifact(analysis, digests, UTC, "outputs/a.html")
 
 
 def test_data_cannot_end_its_element():
     assert "<" not in embed_json({HOSTILE: HOSTILE})
     assert json.loads(embed_json([HOSTILE, "\u2028&"])) == [HOSTILE, "\u2028&"]
+
+
+@pytest.mark.parametrize(("is_lower_bound", "cost"), [(True, "≥ 1.50"), (False, "1.50")])
+def test_summary_marks_a_cost_that_is_a_lower_bound(is_lower_bound, cost):
+    known = ConversationDigest("a", "claude-code", "1", "x", 1, cost_usd=1.0)
+    other = replace(known, id="b", cost_usd=0.5, is_lower_bound=is_lower_bound)
+
+    assert summarize([known, other], (), None)[1] == f"2 sessions cost {cost} USD."
 
 
 def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
@@ -64,7 +73,7 @@ def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
     assert page.outside() == []
 
 
-def test_it_opens_with_five_sentences_and_no_empty_chart(browser, tmp_path):
+def test_page_opens_with_five_sentences_and_no_empty_chart(browser, tmp_path):
     write_chats(tmp_path / "export.json", 5, 60)
     room = make_room(tmp_path)
     analyze.read_export(room, tmp_path / "export.json")
@@ -91,14 +100,14 @@ def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path,
     complaints = list(page.complaints)
 
     page.js(AXE.read_text() + "; true")
-    found = json.loads(
+    violations = json.loads(
         page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))")
     )
 
     serious = [
-        (each["id"], each["nodes"][0]["html"][:200])
-        for each in found
-        if each["impact"] in {"serious", "critical"}
+        (violation["id"], violation["nodes"][0]["html"][:200])
+        for violation in violations
+        if violation["impact"] in {"serious", "critical"}
     ]
     assert serious == []
     assert complaints == []
@@ -126,7 +135,7 @@ def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):
 
 def test_markdown_keeps_foreign_words_in_code():
     digests = digests_of(chats(2, 30)[0])
-    told = render_markdown(RetroAnalysis(1, META, collect_findings(digests, Preferences())))
+    markdown = render_markdown(RetroAnalysis(1, META, collect_findings(digests, Preferences())))
 
-    assert told.startswith("---\ncreated: 2026-11-02")
-    assert "## question again: `" in told
+    assert markdown.startswith("---\ncreated: 2026-11-02")
+    assert "## question again: `" in markdown

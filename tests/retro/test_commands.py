@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.retro.store import ROOT
 from retro.planted import chats, encode_chats
-from retro.planted_sessions import planted
+from retro.planted_sessions import plant_sessions
 from support.cli_runs import FLIGHTLOG, environment
 from support.sources_exports import claude_conversation
 
@@ -36,7 +36,7 @@ def run_json(place, *words, **more):
 
 
 def test_second_retro_over_unchanged_sessions_reads_no_transcript(place):
-    planted(place / "config", 5)
+    plant_sessions(place / "config", 5)
     first = run_json(place, "retro", "analyze", "--no-draw")
     for path in place.glob("config/projects/*/*.jsonl"):  # other bytes, with the old times
         stat = path.stat()
@@ -47,6 +47,18 @@ def test_second_retro_over_unchanged_sessions_reads_no_transcript(place):
 
     assert first["patterns"]
     assert again["patterns"] == first["patterns"]
+
+
+def test_recommended_commands_have_the_name_that_was_typed(place):
+    conversations = [
+        claude_conversation(f"c{n}", f"Fix bug {n}. Never use tabs.") for n in range(5)
+    ]
+    (place / "export.json").write_text(json.dumps(conversations))
+
+    ran = run(place, "export.json", "--no-draw", program="chat-retro")
+
+    assert ran.stdout.count("chat-retro apply instruction-") == 2
+    assert "flightlog" not in ran.stdout
 
 
 def test_retro_directory_matches_the_document_and_git_tracks_safe_files(place):
@@ -70,7 +82,7 @@ def test_retro_directory_matches_the_document_and_git_tracks_safe_files(place):
         ".gitignore",
         ".gitattributes",
         "logs/metrics.jsonl",
-        *(f"{each}/.gitkeep" for each in FOLDERS),
+        *(f"{folder}/.gitkeep" for folder in FOLDERS),
     }
     assert {path.name for path in (place / ROOT).iterdir() if path.is_dir()} == FOLDERS
     assert (place / ROOT / "outputs").glob("*.html")
@@ -98,14 +110,16 @@ def test_the_same_export_again_does_nothing_and_a_newer_one_adds(place):
 
 def test_every_finding_has_evidence_that_opens(place):
     (place / "export.json").write_bytes(encode_chats(chats(3, 40)[0]))
-    planted(place / "config", 5, 6)
+    plant_sessions(place / "config", 5, 6)
 
     analysis = run_json(place, "retro", "export.json", "--no-draw")
 
-    kinds = {each["kind"] for each in analysis["patterns"]}
+    kinds = {pattern["kind"] for pattern in analysis["patterns"]}
     assert {"question again", "friction"} <= kinds
     for kind in ("question again", "friction"):
-        shown = next(each for each in analysis["patterns"] if each["kind"] == kind)["evidence"][0]
+        shown = next(pattern for pattern in analysis["patterns"] if pattern["kind"] == kind)[
+            "evidence"
+        ][0]
         opened = run_json(place, "retro", "show", shown["address"])
         assert opened, shown
         assert opened[0]["text"], shown
@@ -150,7 +164,7 @@ def test_resume_goes_on_with_the_last_session_and_temporary_scripts_go(place):
         json.loads(line)
         for line in (place / ROOT / "logs" / "metrics.jsonl").read_text().splitlines()
     ]
-    assert len({each["session_id"] for each in metrics}) == 1
+    assert len({metric["session_id"] for metric in metrics}) == 1
     assert first not in json.dumps(metrics)
 
 
@@ -185,7 +199,7 @@ def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):
         ("show", "x#1"),
     ],
 )
-def test_what_cannot_be_done_makes_no_directory(place, words):
+def test_refused_command_makes_no_directory(place, words):
     (place / "not-json.txt").write_text("hello")
 
     ran = run(place, "retro", *words)

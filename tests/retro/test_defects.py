@@ -18,7 +18,7 @@ from flightlog.retro.issues.board import MOVES, STATUSES
 from flightlog.retro.layout import render_artifact
 from flightlog.retro.state import VERSION, decode_analysis
 from flightlog.retro.store import ROOT, RetroStore
-from retro.rooms import DAY_MS, make_room, report, reported
+from retro.rooms import DAY_MS, make_room, report, report_issue
 from support.cli_runs import FLIGHTLOG, environment
 from support.sources_exports import claude_conversation
 
@@ -45,7 +45,7 @@ def public(room):
 
 
 def test_1_the_workflow_publishes_and_writes_the_changelog(room):
-    name = reported(room, "The total is wrong", "It adds twice")
+    name = report_issue(room, "The total is wrong", "It adds twice")
     workflow.approve_clusters(room)
     workflow.publish_issues(room)
     assert json.loads(public(room)[f"issue_{name}.json"])["title"] == "The total is wrong"
@@ -70,7 +70,7 @@ def test_2_import_keeps_severity_and_tags_so_corrupt_state_is_fast_tracked(room)
 
 
 def test_3_a_duplicate_raises_the_frequency(room):
-    name = reported(room, "Search finds nothing after an update", "No hits for any word")
+    name = report_issue(room, "Search finds nothing after an update", "No hits for any word")
     before = room.load_board().issues[name].priority_score
 
     report(room, "After an update the search finds nothing", "No hits for any word")
@@ -83,7 +83,7 @@ def test_3_a_duplicate_raises_the_frequency(room):
 
 def test_4_the_ranking_at_the_gate_has_the_numbers_of_now(tmp_path):
     room = make_room(tmp_path)
-    name = reported(room, "Old but gold")
+    name = report_issue(room, "Old but gold")
     fresh = room.load_board().issues[name].priority_score
     room.now_ms.ms += 8 * DAY_MS
 
@@ -110,7 +110,7 @@ def test_5_yes_approves_and_publishes(tmp_path):
     assert json.loads(done.stdout)["published_files"], done.stderr
     assert list((tmp_path / ROOT / "issues").glob("issue_*.json"))
     listed = json.loads(run(tmp_path, "issue", "list", "--status", "prioritized", "--json").stdout)
-    assert [each["title"] for each in listed] == ["It stops"]
+    assert [issue["title"] for issue in listed] == ["It stops"]
 
 
 def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
@@ -124,13 +124,13 @@ def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
 
 
 def test_7_the_threshold_and_every_status_are_used(room):
-    one = reported(
+    one = report_issue(
         room,
         "Cart shows wrong sum",
         "in the basket view",
         affected_files=("src/cart.py", "src/sum.py"),
     )
-    two = reported(
+    two = report_issue(
         room, "Basket loses entries", "when leaving", affected_files=("src/cart.py", "src/sum.py")
     )
     board = room.load_board()
@@ -146,7 +146,7 @@ def test_7_the_threshold_and_every_status_are_used(room):
 
 
 def test_8_what_is_tracked_was_scrubbed_by_rules_before_it_was_written(room):
-    name = reported(
+    name = report_issue(
         room,
         f"Token {SECRET} refused",
         "mail ada.lovelace@analytical-engines.net in /home/ada/shop\nuser: my private words",
@@ -221,9 +221,9 @@ def test_13_a_second_corruption_does_not_destroy_the_first(room):
         state.write_text(body)
         assert room.load_analysis() is None
 
-    kept = {path.name: path.read_text() for path in (room.root / "state").glob("*.corrupt*")}
+    copies = {path.name: path.read_text() for path in (room.root / "state").glob("*.corrupt*")}
 
-    assert kept == {"analysis.json.corrupt": "{", "analysis.json.corrupt-1": "[1"}
+    assert copies == {"analysis.json.corrupt": "{", "analysis.json.corrupt-1": "[1"}
     assert len(list((room.root / "issue-drafts").glob("draft_*.json"))) == 2
 
 
@@ -284,10 +284,10 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
         for number in range(3)
     ]
     (tmp_path / "conversations.json").write_text(json.dumps(chats))
-    found = json.loads(run(tmp_path, "retro", "conversations.json", "--json", "--no-draw").stdout)[
-        "patterns"
-    ]
-    first = next(each for each in found if each["kind"] == "question again")
+    patterns = json.loads(
+        run(tmp_path, "retro", "conversations.json", "--json", "--no-draw").stdout
+    )["patterns"]
+    first = next(pattern for pattern in patterns if pattern["kind"] == "question again")
 
     assert run(tmp_path, "retro", "feedback", "rate", first["id"], "down").returncode == 0
 
@@ -295,7 +295,7 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     assert summary["low_rated_patterns"] == {first["id"]: 1.0}
     after = json.loads(run(tmp_path, "retro", "analyze", "--json", "--no-draw").stdout)["patterns"]
     assert (
-        next(each for each in after if each["id"] == first["id"])["confidence"]
+        next(pattern for pattern in after if pattern["id"] == first["id"])["confidence"]
         < first["confidence"]
     )
     assert state.parse_rating("up") == 5

@@ -15,17 +15,17 @@ def block(text):
 
 
 def test_only_known_findings_are_named_and_only_shown_places_are_evidence():
-    said = block(
+    reply = block(
         '{"names": {"topic-1": "The \\u001b[2Jgarden", "topic-9": "?"}, '
         '"new": [{"label": "You ask twice", "evidence": ["s#1", "made-up#1"]}, {"label": " "}]}'
     )
 
-    assert decode_reply(said, ANALYSIS) == AnalystRan(
+    assert decode_reply(reply, ANALYSIS) == AnalystRan(
         {"topic-1": "The garden"}, (AnalystFinding("You ask twice", "", ("s#1",)),)
     )
 
 
-def test_what_is_no_json_says_nothing():
+def test_reply_without_json_has_no_findings():
     for text in (
         "plain words",
         block("{"),
@@ -35,8 +35,8 @@ def test_what_is_no_json_says_nothing():
         assert decode_reply(text, ANALYSIS) == AnalystRan()
 
 
-def test_the_last_word_counts_and_what_was_counted_stays():
-    told = extend_findings(
+def test_last_reply_wins_and_counted_findings_stay():
+    findings = extend_findings(
         [FOUND],
         [
             AnalystRan({"topic-1": "a"}),
@@ -44,8 +44,8 @@ def test_the_last_word_counts_and_what_was_counted_stays():
         ],
     )
 
-    assert (told[0].label, told[0].title) == ("soil, compost", "b")
-    assert (told[1].kind, told[1].label, told[1].evidence) == (
+    assert (findings[0].label, findings[0].title) == ("soil, compost", "b")
+    assert (findings[1].kind, findings[1].label, findings[1].evidence) == (
         "analyst",
         "new",
         (PatternEvidence("s#1"),),

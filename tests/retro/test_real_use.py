@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from flightlog.retro.state import Pattern
 from flightlog.retro.store import ROOT
 from flightlog.sources.chat_exports.conversation import Conversation
 from flightlog.sources.chat_exports.reader import decode_element, iter_elements
-from retro.rooms import make_room, reported
+from retro.rooms import make_room, report_issue
 from retro.test_commands import run, run_json
 from support.sources_exports import claude_conversation
 
@@ -65,11 +66,14 @@ def test_the_evidence_of_a_step_opens_the_step(place):
     (step,) = run_json(place, "retro", "show", f"{SESSION}#1.2")
     turn = run_json(place, "retro", "show", f"{SESSION}#1")
     whole = run_json(place, "retro", "show", SESSION)
+    missing = run(place, "retro", "show", f"{SESSION}#1.3")
 
     assert step["address"].endswith("#1.2")
     assert "gone" in step["text"]
     assert [row["address"].partition("#")[2] for row in turn] == ["1", "1.1", "1.2"]
     assert [row["text"] for row in whole] == ["Fix the shop"]
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert f"the conversation has nothing at {SESSION}#1.3" in missing.stderr
 
 
 def test_a_tool_loop_names_the_number_of_calls(place):
@@ -100,13 +104,14 @@ def test_sessions_of_the_analyst_and_prompts_of_a_loop_are_no_questions(place):
 
     digests = {digest["id"]: digest for digest in read(place)}
     assert analysis["meta"]["conversation_count"] == 2
+    os.utime(config / "projects" / "-work-shop" / f"{own}.jsonl", (0, 0))
     assert digests[own]["is_own"] is True
     assert "prompts" not in digests[looped]
     assert digests[looped]["failures"]
     assert digests[SESSION]["prompts"]
     assert "Do part one" not in json.dumps(analysis)
     again = run(place, "retro", "analyze", "--no-draw")
-    assert "0 new, 3 known" in again.stderr
+    assert "0 new, 2 known" in again.stderr  # the analyst's own session has changed
 
 
 @pytest.mark.parametrize(
@@ -188,6 +193,22 @@ def test_an_odd_field_costs_the_field_and_is_named(tmp_path):
     }  # fmt: skip
 
 
+def test_half_an_emoji_and_an_impossible_time_cost_no_conversation(place):
+    chats = [chatgpt_conversation(create_time=1.79e12), chatgpt_conversation(title="Half \ud83d")]
+    chats[1]["id"] = "chat-2"
+    (place / "chatgpt.json").write_text(json.dumps(chats))
+    chats = json.dumps([claude_conversation("c1", "Hello there", created_at="0001-01-01")])
+    (place / "claude.json").write_bytes(chats.encode().replace(b"there", b"\xff"))
+
+    ran = [run(place, "retro", name, "--no-sessions") for name in ("chatgpt.json", "claude.json")]
+
+    assert "2 new, 0 known, 0 damaged" in ran[0].stderr
+    assert "chat-1: 5 fields of another type left out: create_time, " in ran[0].stderr
+    assert "1 new, 0 known, 0 damaged" in ran[1].stderr
+    titles = {digest["id"]: digest["title"] for digest in read(place)}
+    assert titles["chat-2"] == "Half ?"
+
+
 def test_analyze_says_what_was_damaged(place):
     chats = [chatgpt_conversation(), {"id": "x", "mapping": 3}]
     (place / "export.json").write_text(json.dumps(chats))
@@ -235,6 +256,19 @@ def test_a_cut_zip_is_called_incomplete(place):
     assert "the zip is incomplete: export.zip" in ran.stderr
     assert "download the export again" in ran.stderr
     assert not (place / ROOT).exists()
+
+
+def test_a_zip_with_damaged_data_is_refused(place):
+    with zipfile.ZipFile(place / "export.zip", "w", zipfile.ZIP_DEFLATED) as box:
+        box.writestr("conversations.json", json.dumps([claude_conversation()] * 9))
+    data = bytearray((place / "export.zip").read_bytes())
+    data[120] ^= 0xFF
+    (place / "export.zip").write_bytes(data)
+
+    ran = run(place, "retro", "export.zip")
+
+    assert ran.returncode == 3
+    assert "the zip is damaged: " in ran.stderr
 
 
 def test_an_analysis_that_fails_leaves_no_directory(place):
@@ -313,9 +347,9 @@ def test_a_session_with_an_analyst_can_be_resumed_later(tmp_path):
 
 def test_the_changelog_says_that_a_resolved_problem_came_back(tmp_path):
     room = make_room(tmp_path)
-    name = reported(room, "The parser crashes on empty files", "It fails at once.", "high")
+    name = report_issue(room, "The parser crashes on empty files", "It fails at once.", "high")
     workflow.resolve_issue(room, name, "Fixed the parser")
-    reported(room, "The parser crashes on empty files", "It fails at once.", "high")
+    report_issue(room, "The parser crashes on empty files", "It fails at once.", "high")
 
     text = (room.root / "issues" / "CHANGELOG.md").read_text()
 

@@ -16,6 +16,7 @@ from flightlog.retro.analysis.digests import (
     read_prompts,
 )
 from flightlog.retro.analysis.findings import collect_findings
+from flightlog.retro.layout import summarize
 from flightlog.retro.recommendations import RecommendationInput, SessionWaste, recommend
 from flightlog.retro.state import (
     CountShare,
@@ -35,7 +36,7 @@ HOSTILE = (
 )
 
 
-def recommended(digests, **given):
+def recommend_for(digests, **given):
     patterns = collect_findings(digests, Preferences())
     return recommend(patterns, RecommendationInput(digests, **given))
 
@@ -46,8 +47,8 @@ def conversation(number, *prompts, **fields):
     return ConversationDigest(f"s{number}", DEFAULT_AGENT, "1", **made)
 
 
-def of_kind(found, kind):
-    return [one for one in found if one["kind"] == kind]
+def of_kind(recommendations, kind):
+    return [one for one in recommendations if one["kind"] == kind]
 
 
 # 247939: three prompts go on after an instruction without a full stop, which is no other instruction.
@@ -55,23 +56,23 @@ def of_kind(found, kind):
 def test_planted_habits_are_among_the_first_ten(place, seed):
     habits = write_archive(place / "config", seed, cwd=str(place))
 
-    found = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
+    recommendations = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
 
-    instructions = of_kind(found, "standing-instruction")
+    instructions = of_kind(recommendations, "standing-instruction")
     wordings = {
         name: [one for one in instructions if any(word in one["action"]["diff"] for word in words)]
         for name, words in habits.instructions.items()
     }
     assert {name: len(ones) for name, ones in wordings.items()} == dict.fromkeys(wordings, 1)
-    (correction,) = of_kind(found, "correction")
+    (correction,) = of_kind(recommendations, "correction")
     assert correction["count"] == pytest.approx(habits.corrections, rel=0.1)
-    (failure,) = of_kind(found, "recurring-failure")
+    (failure,) = of_kind(recommendations, "recurring-failure")
     assert FIX in failure["title"]
     assert failure["count"] == habits.failures
-    (permission,) = of_kind(found, "permission")
+    (permission,) = of_kind(recommendations, "permission")
     assert permission["count"] == habits.denials
     assert f'+      "Bash({DENIED})"' in permission["action"]["diff"]
-    assert len(found) <= 10
+    assert len(recommendations) <= 10
     for one in (*instructions[:1], failure):
         assert run(place, "session", "show", one["evidence"][0]).returncode == 0
 
@@ -81,15 +82,17 @@ def test_habits_in_chats_become_custom_instructions(tmp_path):
     habits = write_chats(tmp_path / "export.json", 2, 120)
 
     analyze.read_export(room, tmp_path / "export.json")
-    found = analyze.analyze(room).recommendations
+    recommendations = analyze.analyze(room).recommendations
 
-    instructions = [one for one in found if one.kind == "standing-instruction"]
+    instructions = [one for one in recommendations if one.kind == "standing-instruction"]
     planted = {words for wordings in habits.instructions.values() for words in wordings}
     assert {one.action.entries[0] for one in instructions[:3]} <= planted
     assert {one.action.type for one in instructions} == {"custom-instructions"}
     assert all(len(set(one.quotes)) > 2 for one in instructions[:3])  # in different words
     assert instructions[0].action.file == str(room.root / actions.CUSTOM_INSTRUCTIONS)
-    assert [one.count for one in found if one.kind == "recurring-failure"] == [habits.failures]
+    assert [one.count for one in recommendations if one.kind == "recurring-failure"] == [
+        habits.failures
+    ]
 
 
 def test_single_occurrences_and_prompts_of_programs_are_no_findings():
@@ -100,17 +103,19 @@ def test_single_occurrences_and_prompts_of_programs_are_no_findings():
         for n in range(2, 9)
     ]
 
-    assert recommended([*rare, *machine]) == ()
+    assert recommend_for([*rare, *machine]) == ()
 
 
 def test_rejections_and_half_sentences_are_no_instructions():
-    said = ("Add it. Log errors, never swallow them.", "No, that's not what I meant.")
+    prompts = ("Add it. Log errors, never swallow them.", "No, that's not what I meant.")
 
-    found = recommended([conversation(number, *said) for number in range(6)])
+    recommendations = recommend_for([conversation(number, *prompts) for number in range(6)])
 
-    entries = [one.action.entries[0] for one in found if one.kind == "standing-instruction"]
+    entries = [
+        one.action.entries[0] for one in recommendations if one.kind == "standing-instruction"
+    ]
     assert entries == ["Log errors, never swallow them."]
-    assert [one.count for one in found if one.kind == "correction"] == [6]
+    assert [one.count for one in recommendations if one.kind == "correction"] == [6]
 
 
 def test_no_kind_crowds_out_the_others_and_costs_rank_by_share():
@@ -122,12 +127,14 @@ def test_no_kind_crowds_out_the_others_and_costs_rank_by_share():
     ]
     waste = [SessionWaste(f"s{n}", f"s{n}#1.1", "cache", "model_changed", 0.5) for n in range(9)]
 
-    found = recommended(digests, waste=waste)
+    waste += [SessionWaste("analyst", "analyst#1.1", "cache", "model_changed", 9.0)]
 
-    kinds = [one.kind for one in found]
+    recommendations = recommend_for(digests, waste=waste)
+
+    kinds = [one.kind for one in recommendations]
     assert kinds == ["spend", *["standing-instruction"] * 4, "cache"]
-    assert found[-1].cost_usd == pytest.approx(4.5)
-    assert found[-1].score == pytest.approx(4.5 / 20)
+    assert recommendations[-1].cost_usd == pytest.approx(4.5)
+    assert recommendations[-1].score == pytest.approx(4.5 / 20)
 
 
 def test_a_change_between_periods_is_said_only_if_it_is_clear():
@@ -136,8 +143,9 @@ def test_a_change_between_periods_is_said_only_if_it_is_clear():
                      prompts=(DigestPrompt(f"s{n}#1", 0, "x"),))
         for n in range(60)
     ]  # fmt: skip
-    (one,) = recommended(more)
+    (one,) = recommend_for(more)
 
+    assert "Nothing else occurred often enough" in " ".join(summarize(more, [one], None))
     assert "more than before" in describe_trend(one)
     assert one.previous.high < one.share.low
     assert one.period_days == 28
@@ -162,7 +170,7 @@ def test_calls_approved_by_hand_become_an_allow_list():
     risky = DigestMark("approved", "s1#1.2", "Bash: git push", "Bash(git push)")
     digests = [conversation(n, permissions=(approved, risky), project="/p") for n in range(2)]
 
-    (one,) = recommended(digests)
+    (one,) = recommend_for(digests)
 
     assert (one.action.type, one.action.entries) == ("allow", ("Bash(npm test)",))
     assert one.count == 4
@@ -174,8 +182,8 @@ def test_calls_are_rejected_by_habit_only_if_several_sessions_show_it():
     once = conversation(3, permissions=(rejected,) * 3, project="/p")
     again = conversation(4, permissions=(rejected,), project="/p")
 
-    assert recommended([*others, once]) == ()
-    (one,) = recommended([*others, once, again])
+    assert recommend_for([*others, once]) == ()
+    (one,) = recommend_for([*others, once, again])
     assert (one.title, one.count) == ("You reject: Bash: npm publish", 4)
 
 
@@ -296,7 +304,7 @@ def test_quoted_words_stay_text_and_secrets_stay_out(tmp_path):
     room = make_room(tmp_path)
     digests = [conversation(n, f"Fix {n}. {HOSTILE}\x1b[31m with {secret}.") for n in range(4)]
 
-    (one,) = recommended(digests, clean=room.clean_text)
+    (one,) = recommend_for(digests, clean=room.clean_text)
     block = actions.plan_action(room, one, {}).after.decode()
 
     (line,) = block.splitlines()[1:-1]
@@ -317,7 +325,7 @@ def test_a_link_out_of_the_project_is_refused(tmp_path):
 
 def test_after_applying_retro_says_if_it_had_to_be_repeated(tmp_path):
     room = make_room(tmp_path)
-    one = recommended([conversation(n, f"Fix {n}. Never use tabs.") for n in range(4)])[0]
+    one = recommend_for([conversation(n, f"Fix {n}. Never use tabs.") for n in range(4)])[0]
     actions.apply_recommendation(room, one, actions.plan_action(room, one, {}))
     for number, text in enumerate(
         ["Fix {}. Never use tabs."] * 4 + ["Add {}.", "Never use tabs. {}"]
@@ -336,13 +344,13 @@ def test_after_applying_retro_says_if_it_had_to_be_repeated(tmp_path):
     (applied,) = analysis.applied
     assert (applied.before.count, applied.before.of) == (4, 4)
     assert (applied.since.count, applied.since.of) == (1, 2)
-    assert one.id not in {each.id for each in analysis.recommendations}
+    assert one.id not in {recommendation.id for recommendation in analysis.recommendations}
 
 
 def test_apply_needs_a_terminal_or_yes(place):
     write_archive(place / "config", 3, 40, cwd=str(place))
-    found = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
-    one = of_kind(found, "standing-instruction")[0]
+    recommendations = run_json(place, "retro", "analyze", "--no-draw")["recommendations"]
+    one = of_kind(recommendations, "standing-instruction")[0]
 
     shown = run(place, "retro", "apply", one["id"])
     refused = (place / "CLAUDE.md").exists()
@@ -366,7 +374,7 @@ def test_a_corrected_prompt_is_put_beside_a_similar_one_that_worked():
         prompts = tuple(DigestPrompt(f"s{n}#{turn}", 0, text) for turn, text in enumerate(asked, 1))
         digests.append(conversation(n, *asked, prompts=prompts))
 
-    (pairs,) = [one for one in recommended(digests) if one.id == "prompt-pairs"]
+    (pairs,) = [one for one in recommend_for(digests) if one.id == "prompt-pairs"]
 
     assert pairs.evidence == ("w#1", "s0#1", "w#1", "s1#1")
     assert pairs.quotes[:2] == (f"worked: {worked.text}", f"corrected: {asked[0]}")
@@ -383,4 +391,4 @@ def test_file_names_are_recommended_only_if_they_clearly_help(without_ms, expect
         for n in range(40)
     ]
 
-    assert [one.id for one in recommended(digests)] == expected
+    assert [one.id for one in recommend_for(digests)] == expected

@@ -19,7 +19,7 @@ from flightlog.retro.issues.triage import (
     without_private_text,
 )
 from flightlog.retro.store import ROOT
-from retro.rooms import make_room, report, reported
+from retro.rooms import make_room, report, report_issue
 from support.cli_runs import FLIGHTLOG, environment
 from support.sources_exports import claude_conversation
 
@@ -88,11 +88,11 @@ def test_a_domain_is_compared_by_labels(domain):
 
 
 def test_hosts_inside_and_outside_a_network():
-    assert [is_intranet(each) for each in ("jira", "a.lan", "10.0.0.1", "build.vpn.acme.com")] == [
+    assert [is_intranet(host) for host in ("jira", "a.lan", "10.0.0.1", "build.vpn.acme.com")] == [
         True
     ] * 4
     assert [
-        is_intranet(each) for each in ("localhost", "127.0.0.1", "github.com", "x.example")
+        is_intranet(host) for host in ("localhost", "127.0.0.1", "github.com", "x.example")
     ] == [False] * 4
 
 
@@ -106,7 +106,7 @@ def test_names_known_from_git_and_an_export_are_removed(tmp_path):
     room = make_room(tmp_path)
     analyze.read_export(room, archive)
 
-    name = reported(
+    name = report_issue(
         room, "Ottilie cannot log in", "QUENNEVILLE sees an empty page", category="Ottilie's bug"
     )
 
@@ -129,8 +129,8 @@ def test_the_git_identity_is_removed_by_the_command(tmp_path):
         "--description",
         "Ottilie saw ValueError: x",
     ]
-    for each in (words, ["issue", "process", "--yes"]):
-        subprocess.run([FLIGHTLOG, *each], cwd=tmp_path, env=environment(tmp_path / "config"), check=True, timeout=60,
+    for argv in (words, ["issue", "process", "--yes"]):
+        subprocess.run([FLIGHTLOG, *argv], cwd=tmp_path, env=environment(tmp_path / "config"), check=True, timeout=60,
                        stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
 
     (public,) = (tmp_path / ROOT / "issues").glob("issue_*.json")
@@ -144,14 +144,14 @@ def test_an_affected_file_is_a_whole_path():
         "a" * 12, "Fails", "in /home/x/secret-client/app.py and ./src/b-c/d.test.ts", 1, 1
     )
 
-    found = triage_issue(issue, Redactor(b"k" * 32), 1)
+    triaged = triage_issue(issue, Redactor(b"k" * 32), 1)
 
-    assert found.affected_files == ("~/secret-client/app.py", "src/b-c/d.test.ts")
+    assert triaged.affected_files == ("~/secret-client/app.py", "src/b-c/d.test.ts")
 
 
 def test_notes_of_a_resolution_are_public_text_too(tmp_path):
     room = make_room(tmp_path)
-    name = reported(room, "Something")
+    name = report_issue(room, "Something")
 
     workflow.resolve_issue(room, name, f'The user said: "{SAID}", see http://jira/X')
 
@@ -174,7 +174,7 @@ def test_an_issue_whose_names_became_known_later_is_refused(tmp_path):
 def test_a_published_issue_says_how_much_was_removed(tmp_path):
     room = make_room(tmp_path)
     token = "gh" + "p_" + "A7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
-    name = reported(
+    name = report_issue(
         room, f"Login fails with {token}", f"mail jane@acme.io, see http://jira/X; {token} again"
     )
     workflow.approve_clusters(room)

@@ -40,21 +40,23 @@ TOOLS = {
 }
 
 
-def test_what_is_on_file_is_no_drift():
-    told = compare_formats(
+def test_known_types_and_fields_are_no_drift():
+    drift = compare_formats(
         [[{"type": "user", "uuid": "1"}, {"type": "user", "uuid": "2", "isMeta": True}]], ON_FILE
     )
 
-    assert (bool(told), told.record_count) == (False, 2)
+    assert (bool(drift), drift.record_count) == (False, 2)
     assert not compare_formats([], ON_FILE)
 
 
 def test_added_and_dropped_types_and_fields_are_listed_one_by_one():
-    told = compare_formats([[{"type": "user", "message": {"id": 1}}, {"type": "novelty"}]], ON_FILE)
+    drift = compare_formats(
+        [[{"type": "user", "message": {"id": 1}}, {"type": "novelty"}]], ON_FILE
+    )
 
-    assert told.added_types == ("novelty",)
-    assert told.added_fields == (("user", "message"), ("user", "message.id"))
-    assert told.dropped_fields == (("user", "uuid"),)
+    assert drift.added_types == ("novelty",)
+    assert drift.added_fields == (("user", "message"), ("user", "message.id"))
+    assert drift.dropped_fields == (("user", "uuid"),)
     assert compare_formats(
         [[{"type": "system", "subtype": "api_error"}]], ON_FILE
     ).dropped_types == ("user",)
@@ -101,12 +103,12 @@ def test_the_pinned_agent_writes_what_is_on_file(bench):
     bench.run(TOOLS, "Go.", session=session)
     bench.run(TOOLS, "More.", resume=session)
 
-    told = compare_formats([bench.transcripts()[session]], load_known_format())
+    drift = compare_formats([bench.transcripts()[session]], load_known_format())
     hooks = compare_formats(
         [[event["payload"] for event in bench.hooks(session)]], load_known_format()
     )
     assert load_known_format().version == PINNED
-    assert (told.added_types, told.added_fields, told.dropped_types, told.dropped_fields) == (
+    assert (drift.added_types, drift.added_fields, drift.dropped_types, drift.dropped_fields) == (
         (),
         (),
         (),
@@ -120,9 +122,9 @@ def test_another_version_is_recognized_by_what_it_lacks(tmp_path):
     bench = make_bench(tmp_path, "2.1.100")
     bench.run(TOOLS, "Go.")
 
-    told = compare_formats(bench.transcripts().values(), load_known_format())
-    assert {"api-request", "api-request-shape"} <= set(told.dropped_types)
-    assert "assistant" in {kind for kind, _ in told.dropped_fields}
+    drift = compare_formats(bench.transcripts().values(), load_known_format())
+    assert {"api-request", "api-request-shape"} <= set(drift.dropped_types)
+    assert "assistant" in {kind for kind, _ in drift.dropped_fields}
 
 
 def test_no_recording_of_the_pinned_version_has_an_unknown_type_or_field():

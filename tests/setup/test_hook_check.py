@@ -39,10 +39,10 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
     apply_change(plan_install(settings, ["2.1.325"], tmp_path / "gone" / "python"))
     settings.write_text(settings.read_text().replace("/flightlog/hooks/", "/gone/flightlog/hooks/"))
 
-    found = whats(settings, tmp_path / "home", tmp_path)
-    assert len(found) == 2
-    assert "Python is missing" in found[0]
-    assert "missing program" in found[1]
+    problems = whats(settings, tmp_path / "home", tmp_path)
+    assert len(problems) == 2
+    assert "Python is missing" in problems[0]
+    assert "missing program" in problems[1]
 
 
 def test_a_status_line_that_points_nowhere_is_found(tmp_path):
@@ -56,9 +56,9 @@ def test_a_status_line_that_points_nowhere_is_found(tmp_path):
         settings.read_text().replace("/flightlog/hooks/status", "/gone/flightlog/hooks/status")
     )
 
-    (found,) = status_line_findings(settings, TEMPLATE)
+    (finding,) = status_line_findings(settings, TEMPLATE)
 
-    assert ("status line points to a missing program" in found.kind, found.fix) == (
+    assert ("status line points to a missing program" in finding.kind, finding.fix) == (
         True,
         "flightlog init",
     )
@@ -74,8 +74,8 @@ def test_lost_records_are_found(tmp_path):
     run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
     (home / "spool").mkdir()
 
-    found = whats(settings, home, tmp_path)
-    assert found == ["1 hook event lost"]
+    problems = whats(settings, home, tmp_path)
+    assert problems == ["1 hook event lost"]
     assert count_lost_records(home, tmp_path) == 1
 
     (home / "spool" / "x.json.part").write_text("")

@@ -52,9 +52,9 @@ def test_a_new_file_holds_the_hook_for_every_event(settings):
     change = plan_install(settings, ["2.1.325"], PYTHON)
 
     assert apply_change(change) is None
-    held = json.loads(settings.read_text())
-    assert tuple(held["hooks"]) == change.events == events_for(["2.1.325"])
-    (group,) = held["hooks"]["Stop"]
+    document = json.loads(settings.read_text())
+    assert tuple(document["hooks"]) == change.events == events_for(["2.1.325"])
+    (group,) = document["hooks"]["Stop"]
     assert group == {
         "matcher": "",
         "hooks": [{"type": "command", "command": build_hook_command(PYTHON), "timeout": 5}],
@@ -62,13 +62,13 @@ def test_a_new_file_holds_the_hook_for_every_event(settings):
     assert settings.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_others_wrote_keeps_every_byte(settings):
+def test_settings_of_others_keep_every_byte(settings):
     text = write(settings, THEIRS)
 
-    kept = apply_change(plan_install(settings, [], PYTHON))
+    written = apply_change(plan_install(settings, [], PYTHON))
 
     after = settings.read_text()
-    assert kept.read_text() == text
+    assert written.read_text() == text
     assert '"permissions": {"deny": ["Bash(rm:*)"],  "allow": []},' in after
     assert [is_ours(group["hooks"][0]) for group in json.loads(after)["hooks"]["Stop"]] == [
         False,
@@ -103,7 +103,7 @@ def test_removal_takes_a_file_and_a_directory_of_ours_away(settings):
     assert not settings.parent.exists()
 
 
-def test_removal_where_nothing_is_changes_nothing(settings):
+def test_removal_without_an_installation_changes_nothing(settings):
     assert not plan_removal(settings).is_needed
     write(settings, THEIRS)
     assert not plan_removal(settings).is_needed
@@ -119,9 +119,9 @@ def test_removal_after_another_program_wrote_takes_only_ours(settings):
 
     expected = json.loads(THEIRS.replace('"opus"', '"haiku"'))
     expected["hooks"].pop("PreToolUse")  # emptied with our hook in it: an empty list says nothing
-    held = json.loads(settings.read_text())
-    held["hooks"].pop("PreToolUse", None)
-    assert held == expected
+    document = json.loads(settings.read_text())
+    document["hooks"].pop("PreToolUse", None)
+    assert document == expected
     assert "record.py" not in settings.read_text()
 
 
@@ -139,8 +139,8 @@ def test_a_new_installation_takes_the_place_of_the_old_one(settings):
     apply_change(plan_install(settings, ["2.1.325"], Path("/old/python")))
     apply_change(plan_install(settings, ["1.0.128"], PYTHON))
 
-    held = find_own_groups(settings.read_text())
-    assert tuple(held) == events_for(["1.0.128"])
+    groups = find_own_groups(settings.read_text())
+    assert tuple(groups) == events_for(["1.0.128"])
     assert "/old/python" not in settings.read_text()
 
 
@@ -174,7 +174,7 @@ def test_settings_that_are_not_text_are_refused(settings):
         plan_install(settings, [], PYTHON)
 
 
-def test_the_days_are_raised_and_never_lowered(settings):
+def test_retention_days_are_raised_and_never_lowered(settings):
     write(settings, '{"cleanupPeriodDays": 30}')
     apply_change(plan_install(settings, [], PYTHON, InstallOptions(keep_days=3650)))
     assert json.loads(settings.read_text())["cleanupPeriodDays"] == 3650

@@ -21,7 +21,7 @@ OTHERS = (
 )
 
 
-def installed(settings, **more):
+def install(settings, **more):
     apply_change(
         plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True, **more))
     )
@@ -31,33 +31,33 @@ def installed(settings, **more):
 @pytest.mark.parametrize(
     "before", [None, "{}", '{"model": "opus"}', '{\n\t"a": [1],\n\t"b": {}\n}\n']
 )
-def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
+def test_status_line_is_added_once_and_removed_to_the_byte(tmp_path, before):
     settings = tmp_path / "settings.json"
     if before is not None:
         settings.write_text(before)
 
-    told = installed(settings)
+    document = install(settings)
     again = plan_install(settings, ["2.1.325"], PYTHON, InstallOptions(statusline=True))
     apply_change(plan_removal(settings))
 
-    assert told["statusLine"] == {
+    assert document["statusLine"] == {
         "type": "command",
         "command": status_line_command(PYTHON),
         "padding": 0,
         "refreshInterval": 10,
     }
-    assert "hooks" in told
+    assert "hooks" in document
     assert not again.is_needed
     assert (settings.read_text() if settings.exists() else None) == before
 
 
-def test_another_programs_line_stays(tmp_path):
+def test_status_line_of_another_program_stays(tmp_path):
     settings = tmp_path / "settings.json"
     settings.write_text(OTHERS)
 
-    told = installed(settings)
+    document = install(settings)
 
-    assert told["statusLine"]["command"] == "their own"
+    assert document["statusLine"]["command"] == "their own"
     assert has_other_status_line(settings.read_bytes())
     apply_change(plan_removal(settings))
     assert settings.read_text() == OTHERS
@@ -76,12 +76,22 @@ def test_a_line_of_ours_from_another_python_is_renewed(tmp_path):
         )
     )
 
-    assert installed(settings)["statusLine"]["command"] == status_line_command(PYTHON)
+    assert install(settings)["statusLine"]["command"] == status_line_command(PYTHON)
 
 
-def test_without_it_settings_have_none(tmp_path):
+def test_install_without_the_option_adds_no_status_line(tmp_path):
     settings = tmp_path / "settings.json"
 
     apply_change(plan_install(settings, ["2.1.325"], PYTHON))
 
     assert "statusLine" not in json.loads(settings.read_text())
+
+
+def test_a_persons_own_options_of_our_line_stay(tmp_path):
+    settings = tmp_path / "settings.json"
+    install(settings)
+    mine = settings.read_text().replace('"refreshInterval": 10', '"refreshInterval": 3')
+    settings.write_text(mine)
+
+    assert install(settings)["statusLine"]["refreshInterval"] == 3
+    assert settings.read_text() == mine

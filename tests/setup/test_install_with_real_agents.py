@@ -32,10 +32,10 @@ def test_a_users_hook_still_fires_and_a_deny_rule_still_denies(tmp_path, version
     }
     session = new_session()
 
-    told = bench.run(scenario, "Touch, then say.", session=session)
+    played = bench.run(scenario, "Touch, then say.", session=session)
 
     names = [event["event"] for event in bench.hooks(session)]
-    assert (told.outcome.exit_code, told.result["result"]) == (0, "Done.")
+    assert (played.outcome.exit_code, played.result["result"]) == (0, "Done.")
     assert not (bench.project / "denied").exists()
     assert len(list(tmp_path.glob("own-*"))) == names.count("PreToolUse") >= 1
     assert {
@@ -49,7 +49,7 @@ def test_a_users_hook_still_fires_and_a_deny_rule_still_denies(tmp_path, version
 
 
 @pytest.mark.slow
-def test_the_danger_is_real_an_unknown_event_disarms_a_deny_rule(tmp_path):
+def test_unknown_event_in_the_settings_disarms_a_deny_rule(tmp_path):
     """Why versions are asked: this client drops its whole settings for one name it does not know."""
     bench = make_bench(tmp_path, "2.0.76")
     bench.config.mkdir()

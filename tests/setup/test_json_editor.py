@@ -19,40 +19,40 @@ objects = st.dictionaries(st.text('ab"\\é', max_size=3), values, max_size=4)
 indents = st.sampled_from([None, 1, 2, 4, "\t"])
 
 
-@given(held=objects, value=values, indent=indents)
-def test_what_is_added_is_there_and_what_was_there_keeps_every_byte(held, value, indent):
-    text = json.dumps(held, indent=indent, ensure_ascii=False) + "\n"
+@given(document=objects, value=values, indent=indents)
+def test_added_member_is_read_and_all_other_bytes_stay(document, value, indent):
+    text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
 
     more = json_editor.add_member(
         text, json_editor.root_offset(text), ("new key", value), json_editor.style_of(text)
     )
 
-    assert json.loads(more) == {**held, "new key": value}
-    assert list(json.loads(more)) == [*held, "new key"]
-    cut = json_editor.remove_part(more, json_editor.root_offset(more), len(held))
+    assert json.loads(more) == {**document, "new key": value}
+    assert list(json.loads(more)) == [*document, "new key"]
+    cut = json_editor.remove_part(more, json_editor.root_offset(more), len(document))
     assert cut == text
 
 
-@given(held=objects.filter(bool), indent=indents, data=st.data())
-def test_cutting_one_part_leaves_the_others(held, indent, data):
-    text = json.dumps(held, indent=indent)
-    index = data.draw(st.integers(0, len(held) - 1))
+@given(document=objects.filter(bool), indent=indents, data=st.data())
+def test_cutting_one_part_leaves_the_others(document, indent, data):
+    text = json.dumps(document, indent=indent)
+    index = data.draw(st.integers(0, len(document) - 1))
 
     cut = json_editor.remove_part(text, 0, index)
 
     assert list(json.loads(cut).items()) == [
-        pair for at, pair in enumerate(held.items()) if at != index
+        pair for at, pair in enumerate(document.items()) if at != index
     ]
 
 
-@given(held=st.lists(values, max_size=4), value=values, indent=indents)
-def test_arrays_grow_at_their_end(held, value, indent):
-    text = json.dumps({"list": held}, indent=indent)
-    found = json_editor.find_part(text, 0, "list")
+@given(items=st.lists(values, max_size=4), value=values, indent=indents)
+def test_arrays_grow_at_their_end(items, value, indent):
+    text = json.dumps({"list": items}, indent=indent)
+    part = json_editor.find_part(text, 0, "list")
 
     assert json.loads(
-        json_editor.add_member(text, found.value_start, ("", value), json_editor.style_of(text))
-    ) == {"list": [*held, value]}
+        json_editor.add_member(text, part.value_start, ("", value), json_editor.style_of(text))
+    ) == {"list": [*items, value]}
 
 
 def test_an_addition_is_written_in_the_style_of_the_file():

@@ -31,9 +31,9 @@ def test_each_line_with_a_needle_comes_once_and_in_order(content, needles, end):
         line for line in content[:end].split(b"\n") if any(needle in line for needle in needles)
     ]
 
-    found = iter_lines_with_any(sorted(needles), memoryview(content), end)
+    lines = iter_lines_with_any(sorted(needles), memoryview(content), end)
 
-    assert [bytes(line) for line in found] == expected
+    assert [bytes(line) for line in lines] == expected
 
 
 @given(contents, st.sampled_from(NEEDLES), st.integers(1, 20))
@@ -46,11 +46,11 @@ def test_the_last_line_before_an_offset_is_found_at_any_block_size(content, need
         at += len(line) + 1
     usual, line_filter._BACK_BYTES = line_filter._BACK_BYTES, size
     try:
-        found = find_line_before(Bytes(content), needle, end)
+        last = find_line_before(Bytes(content), needle, end)
     finally:
         line_filter._BACK_BYTES = usual
 
-    assert found == (max(offsets.items()) if offsets else None)
+    assert last == (max(offsets.items()) if offsets else None)
 
 
 def test_a_line_of_many_blocks_is_copied_a_few_times():

@@ -30,7 +30,7 @@ def scan_files(reads, **options):
 
 
 def rows_of(scans):
-    return [unpack_rows(each.packed) if each.packed else (each.rows, each.totals) for each in scans]
+    return [unpack_rows(scan.packed) if scan.packed else (scan.rows, scan.totals) for scan in scans]
 
 
 def test_forks_return_what_one_process_returns(tmp_path):
@@ -39,20 +39,20 @@ def test_forks_return_what_one_process_returns(tmp_path):
     scans = scan_files(reads, workers=3)
 
     alone = [scan_usage(read.file) for read in reads]
-    assert all(each.packed for each in scans)
+    assert all(scan.packed for scan in scans)
     assert rows_of(scans) == rows_of(alone)
-    assert [(each.end, each.bytes_read) for each in scans] == [
-        (each.end, each.bytes_read) for each in alone
+    assert [(scan.end, scan.bytes_read) for scan in scans] == [
+        (scan.end, scan.bytes_read) for scan in alone
     ]
 
 
-def test_little_work_is_done_here(tmp_path):
+def test_little_work_starts_no_process(tmp_path):
     reads = pending(tmp_path, 3, size=100)
 
     assert scan_files(reads) == [scan_usage(read.file) for read in reads]
 
 
-def test_no_fork_beside_threads(tmp_path):
+def test_process_with_threads_does_not_fork(tmp_path):
     reads = pending(tmp_path, 3, size=FORK_ABOVE_BYTES)
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)

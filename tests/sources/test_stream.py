@@ -9,13 +9,13 @@ from flightlog.store.index.files import PendingRead
 
 
 def readings(tmp_path, size):
-    found = []
+    pending = []
     for number in range(5):
         path = tmp_path / f"{number}.jsonl"
         record = {"type": "user", "uuid": f"u{number}", "message": {"content": f"word{number}"}}
         path.write_text(json.dumps(record) + "\n" + "{torn")
-        found.append(PendingRead(SessionFile(str(path), "s", size, 0), number, 0))
-    return found
+        pending.append(PendingRead(SessionFile(str(path), "s", size, 0), number, 0))
+    return pending
 
 
 def test_a_second_process_reads_what_one_reads(tmp_path):
@@ -23,11 +23,17 @@ def test_a_second_process_reads_what_one_reads(tmp_path):
 
     alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
 
-    assert alone == ahead == [read_records(each.file, 0) for each in few]
-    assert [each.records[0].text for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
+    assert alone == ahead == [read_records(reading.file, 0) for reading in few]
+    assert [reading.records[0].text for reading in ahead] == [
+        "word0",
+        "word1",
+        "word2",
+        "word3",
+        "word4",
+    ]
 
 
-def test_a_missing_file_says_so(tmp_path):
+def test_missing_file_is_reported(tmp_path):
     assert (
         read_records(SessionFile(str(tmp_path / "none"), "s", 0, 0)).error
         == "No such file or directory"
@@ -48,7 +54,7 @@ def test_files_that_a_dead_reader_did_not_deliver_are_read_here(tmp_path):
     ]
 
 
-def test_who_stops_listening_leaves_no_child_behind(tmp_path):
+def test_abandoned_stream_leaves_no_child_process(tmp_path):
     ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_records)
     assert next(ahead).records
     ahead.close()

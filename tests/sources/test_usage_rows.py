@@ -42,19 +42,19 @@ TOTALS = st.lists(
 
 
 @given(ROWS, TOTALS)
-def test_what_was_packed_comes_back_as_it_was(rows, totals):
-    again, said = unpack_rows(pack_rows(rows, totals))
-    assert (again, said) == (rows, totals)
+def test_packed_rows_are_unpacked_unchanged(rows, totals):
+    again, totals_again = unpack_rows(pack_rows(rows, totals))
+    assert (again, totals_again) == (rows, totals)
     assert all(type(row) is UsageLine for row in again)
 
 
-def test_what_all_rows_say_alike_is_written_once():
-    said = "a session with a name that is long enough to be seen"
+def test_value_that_all_rows_share_is_written_once():
+    text = "a session with a name that is long enough to be seen"
     rows = [
-        UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", is_aborted=False)
+        UsageLine(str(n), text, text, n, 0, 0, 0, 0, 0, n, text, str(n), "", is_aborted=False)
         for n in range(100)
     ]
-    assert pack_rows(rows, []).count(said.encode()) == 3
+    assert pack_rows(rows, []).count(text.encode()) == 3
 
 
 @pytest.mark.parametrize("cut", range(9))
@@ -85,7 +85,7 @@ def test_numbers_are_found_again_in_their_order(fresh, known, other):
 
 @given(ROWS)
 def test_a_name_has_the_same_number_everywhere(rows):
-    found = unpack_keys(response_keys(rows))
+    numbers = unpack_keys(response_keys(rows))
     assert [rows[0].message_id == row.message_id for row in rows] == [
-        found[0] == number for number in found
+        numbers[0] == number for number in numbers
     ]

@@ -33,12 +33,12 @@ def test_a_field_of_the_wrong_type_reads_as_absent(value):
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("value", "meant"),
     [(7, 7), (7.0, 7), (0, 0), (-1, 0), (2**53, 0), (10**400, 0), (True, 0), ("7", 0), (None, 0), (float("nan"), 0),
      (float("inf"), 0), (1e300, 0)],
 )  # fmt: skip
-def test_a_count_is_whole_and_not_below_zero(said, meant):
-    assert int_field({"x": said}, "x") == meant
+def test_a_count_is_whole_and_not_below_zero(value, meant):
+    assert int_field({"x": value}, "x") == meant
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_no_bytes_make_reading_raise(line):
 
 @given(st.dictionaries(st.text(), JSON))
 def test_whatever_is_read_can_be_written_as_text(record):
-    told = parse_object(json.dumps(record).encode())
+    parsed = parse_object(json.dumps(record).encode())
 
-    assert told is not None
-    assert repr(told).encode("utf-8", "strict")
+    assert parsed is not None
+    assert repr(parsed).encode("utf-8", "strict")
 
 
 @pytest.mark.parametrize(

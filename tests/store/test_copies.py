@@ -29,7 +29,7 @@ def test_a_copy_has_everything_links_modes_and_what_git_ignores(tmp_path):
     assert (source / "deep" / "run").read_text() == "x"
 
 
-def test_a_copy_goes_into_nothing_and_from_nowhere(tmp_path):
+def test_copy_needs_an_existing_source_and_a_free_destination(tmp_path):
     (tmp_path / "there").mkdir()
     with pytest.raises(Invalid, match="already exists"):
         copy_tree(tmp_path, tmp_path / "there")

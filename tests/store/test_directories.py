@@ -15,7 +15,7 @@ def test_a_directory_appears_with_all_that_is_in_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]
 
 
-def test_what_fails_on_the_way_leaves_nothing(tmp_path):
+def test_failed_creation_leaves_no_directory(tmp_path):
     def fail():
         with staging_dir(tmp_path, "thing") as making:
             (making / "a").write_text("x")
@@ -37,7 +37,7 @@ def test_a_name_that_is_taken_stays_as_it_is(tmp_path):
     assert [path.name for path in (tmp_path / "thing").iterdir()] == ["own"]
 
 
-def test_what_a_dead_maker_left_is_swept_and_a_living_ones_stays(tmp_path):
+def test_only_leftovers_of_dead_processes_are_removed(tmp_path):
     dead = tmp_path / ".thing.999999-1-0123456789ab.making"
     dead.mkdir()
     (dead / "a").touch()

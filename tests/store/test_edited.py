@@ -10,5 +10,5 @@ def test_a_file_is_rewritten_only_if_it_is_what_we_read(tmp_path):
     assert not replace_if_unchanged(path, b"one", b"lost", aside)
 
     assert (path.read_bytes(), aside.read_bytes()) == (b"two", b"one")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "own"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "own"]
     assert path.stat().st_mode & 0o777 == 0o600

@@ -89,13 +89,13 @@ def test_pieces_joined_are_the_body_however_it_is_written(body, separators, asci
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000]
 )
-def test_what_is_no_plain_object_is_one_piece(data):
+def test_body_that_is_no_plain_object_is_one_piece(data):
     assert split_body(data) == [data]
 
 
 @given(bodies, bodies, st.sampled_from([(",", ":"), (", ", ": ")]))
 def test_a_body_cut_against_another_is_the_body(one, other, separators):
-    before, data = (json.dumps(each, separators=separators).encode() for each in (one, other))
+    before, data = (json.dumps(value, separators=separators).encode() for value in (one, other))
 
     for base in (before, data):
         pieces = tuple(split_body(base))
@@ -103,10 +103,12 @@ def test_a_body_cut_against_another_is_the_body(one, other, separators):
         assert b"".join((*pieces[:keep], *new, *pieces[len(pieces) - tail :])) == data
 
 
-def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
+def test_only_new_messages_of_a_grown_history_are_split(tmp_path):
     def body(turns):
-        told = [{"role": "user", "content": f"turn {at}"} for at in range(turns)]
-        return json.dumps({"messages": told, "tools": ["x" * 5000]}, separators=(",", ":")).encode()
+        messages = [{"role": "user", "content": f"turn {at}"} for at in range(turns)]
+        return json.dumps(
+            {"messages": messages, "tools": ["x" * 5000]}, separators=(",", ":")
+        ).encode()
 
     pieces = BodyStore(tmp_path)
     one = pieces.store_body(body(50))
@@ -137,11 +139,11 @@ def test_bodies_are_read_byte_for_byte_in_any_order_by_any_process(tmp_path):
         store.record_request(request(index, agent_id="a" if index % 5 == 0 else ""), asked[index])
 
     other = exchanges(tmp_path)
-    found = other.read_exchanges()
+    stored = other.read_exchanges()
 
-    assert [each.index for each in found] == sorted(asked)
-    for each in random.Random(3).sample(found, len(found)):
-        assert other.sent_body(each) == asked[each.index]
+    assert [exchange.index for exchange in stored] == sorted(asked)
+    for exchange in random.Random(3).sample(stored, len(stored)):
+        assert other.sent_body(exchange) == asked[exchange.index]
 
 
 def test_a_rewritten_request_keeps_both_bodies(tmp_path):
@@ -213,7 +215,7 @@ def test_a_request_without_a_response_has_none(tmp_path):
     assert (only.response, store.response_body(only), store.last_index()) == (None, b"", 1)
 
 
-def test_damage_costs_what_it_hit(tmp_path):
+def test_damage_loses_only_what_it_hit(tmp_path):
     store = exchanges(tmp_path)
     for index in range(1, 6):
         store.record_request(request(index), make_request(index, words=3000))
@@ -223,14 +225,14 @@ def test_damage_costs_what_it_hit(tmp_path):
         lines[0] + lines[1][: len(lines[1]) // 2] + b"\n" + b"".join(lines[2:]) + b'{"v":1,"id":"z"'
     )
 
-    found = list(exchanges(tmp_path).read_all())
+    items = list(exchanges(tmp_path).read_all())
 
-    assert sum(isinstance(each, Damage) for each in found) >= 2
-    kept = [each for each in found if not isinstance(each, Damage)]
-    assert [each.index for each in kept] == [1, 3, 4, 5]
-    assert exchanges(tmp_path).sent_body(kept[0]) == make_request(1, words=3000)
+    assert sum(isinstance(item, Damage) for item in items) >= 2
+    intact = [item for item in items if not isinstance(item, Damage)]
+    assert [exchange.index for exchange in intact] == [1, 3, 4, 5]
+    assert exchanges(tmp_path).sent_body(intact[0]) == make_request(1, words=3000)
     with pytest.raises(NotFound):
-        exchanges(tmp_path).sent_body(kept[1])
+        exchanges(tmp_path).sent_body(intact[1])
 
 
 def test_a_chunk_that_differs_from_the_stored_one_is_reported(tmp_path):
@@ -250,7 +252,7 @@ def test_a_response_whose_request_was_lost_is_not_an_exchange(tmp_path):
     assert store.read_exchanges() == []
 
 
-def test_what_is_kept_is_for_its_owner_alone(tmp_path):
+def test_stored_files_are_private_to_their_owner(tmp_path):
     store = exchanges(tmp_path / "x")
     store.record_request(request(1), make_request(1, words=5000))
     store.append_response_chunk(1, b"x")
@@ -284,14 +286,14 @@ def test_a_kill_at_any_call_leaves_acknowledged_data_and_a_sound_journal(tmp_pat
 
     def check(root, acknowledged):
         store = exchanges(root / "x")
-        found = {each.index: each for each in store.read_exchanges()}
-        assert store.sent_body(found[1]) == make_request(2)
+        by_index = {exchange.index: exchange for exchange in store.read_exchanges()}
+        assert store.sent_body(by_index[1]) == make_request(2)
         if "asked" in acknowledged:
-            assert len(store.sent_body(found[2])) > 10_000
+            assert len(store.sent_body(by_index[2])) > 10_000
         if "answered" in acknowledged:
-            assert store.response_body(found[2]) == b"half and half"
+            assert store.response_body(by_index[2]) == b"half and half"
         store.record_request(request(3), make_request(3))
-        assert [each.index for each in exchanges(root / "x").read_exchanges()][-1] == 3
+        assert [exchange.index for exchange in exchanges(root / "x").read_exchanges()][-1] == 3
 
     assert len(kill_everywhere(SCENARIO, tmp_path, prepare, check)) > 20
 

@@ -55,7 +55,7 @@ def test_a_file_holds_what_was_last_put_there_for_its_owner_only(
     replace_file(path, second, durable=durable)
 
     assert path.read_bytes() == second
-    assert [each.name for each in path.parent.iterdir()] == ["page"]
+    assert [file.name for file in path.parent.iterdir()] == ["page"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
@@ -68,9 +68,9 @@ def test_a_kill_during_a_replacement_leaves_the_old_or_the_new_file(tmp_path):
         left = [*root.glob(".*.tmp"), *root.glob("new/.*.tmp")]
         swept = [
             path
-            for each in (root, root / "new")
-            if each.is_dir()
-            for path in remove_stale_temps(each, 0, 2**40)
+            for folder in (root, root / "new")
+            if folder.is_dir()
+            for path in remove_stale_temps(folder, 0, 2**40)
         ]
         assert sorted(swept) == sorted(left)
         replace_file(root / "page", b"next")
@@ -103,10 +103,10 @@ def test_evidence_is_never_overwritten(tmp_path):
 
 def test_dying_at_any_system_call_of_a_quarantine_keeps_the_evidence(tmp_path):
     def check(root, acked):
-        kept = [path for path in root.glob("page*") if path.read_bytes() == OLD]
-        assert len(kept) == 1
+        old_pages = [path for path in root.glob("page*") if path.read_bytes() == OLD]
+        assert len(old_pages) == 1
         if acked:
-            assert kept[0].name == acked[0]
+            assert old_pages[0].name == acked[0]
 
     assert kill_everywhere(QUARANTINE, tmp_path, write_old, check)
 

@@ -12,8 +12,8 @@ entries = st.lists(
 )
 
 
-def encoded(items):
-    return [json.dumps(each).encode() for each in items]
+def encode_items(items):
+    return [json.dumps(item).encode() for item in items]
 
 
 @given(st.lists(st.tuples(entries, entries), max_size=8))
@@ -23,7 +23,7 @@ def test_a_growing_document_is_whole_after_every_write(tmp_path_factory, steps):
     settled = []
 
     for fresh, pending in steps:
-        page.add_entries(encoded(fresh), encoded(pending))
+        page.add_entries(encode_items(fresh), encode_items(pending))
         settled += fresh
         assert json.loads(path.read_text()) == {"session_id": "s", "events": settled + pending}
     page.close()

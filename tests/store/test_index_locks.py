@@ -32,10 +32,10 @@ def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
     assert who_holds(path) == "held\n"
 
     second = Index(path, FILES)
-    held = who_holds(path)
+    answer = who_holds(path)
     second.close()
 
-    assert held == "held\n"
+    assert answer == "held\n"
     assert who_holds(path) == "held\n"
     first.close()
     assert who_holds(path) == "free\n"
@@ -77,9 +77,9 @@ def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
     try:
         index.query(lambda _: [].index("not there"))
     except ValueError as error:
-        told = str(error)
+        message = str(error)
 
-    assert "not in list" in told
+    assert "not in list" in message
     assert path.stat().st_ino == before
     index.close()
 

@@ -90,9 +90,9 @@ def test_a_crash_costs_at_most_the_last_record(tmp_path_factory, written, lost):
     log = tmp_path_factory.mktemp("home") / "log.jsonl"
     for n in written:
         append_line(log, b'{"n":%d}' % n)
-    kept = log.read_bytes()
-    last = len(kept.splitlines(keepends=True)[-1])
-    log.write_bytes(kept[: len(kept) - 1 - lost % last])  # the writer dies mid-line
+    data = log.read_bytes()
+    last = len(data.splitlines(keepends=True)[-1])
+    log.write_bytes(data[: len(data) - 1 - lost % last])  # the writer dies mid-line
 
     append_line(log, b'{"n":-7}')
 
@@ -159,11 +159,11 @@ def test_dying_at_any_system_call_of_an_append_loses_nothing_acknowledged(tmp_pa
     def check(root, acked):
         append_line(root / "log.jsonl", b'{"n":9}')
         append_line(root / "new" / "log.jsonl", b'{"n":9}')
-        kept = numbers(root / "log.jsonl")
-        assert kept[0] == 0
-        assert kept[-1] == 9
-        assert {int(word) for word in acked} - {1} <= set(kept)
-        assert kept == sorted(kept)
+        stored = numbers(root / "log.jsonl")
+        assert stored[0] == 0
+        assert stored[-1] == 9
+        assert {int(word) for word in acked} - {1} <= set(stored)
+        assert stored == sorted(stored)
         possible = [[1, 9]] if "1" in acked else [[9], [1, 9]]
         assert numbers(root / "new" / "log.jsonl") in possible
 
@@ -411,15 +411,15 @@ def _kill_writers(tmp_path, *, writers, kills):
         running[victim].send_signal(signal.SIGKILL)
         running[victim].wait()
         running[victim] = start()
-    for each in running:
-        each.send_signal(signal.SIGKILL)
-        each.wait()
+    for process in running:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
     acked = {word for path in tmp_path.glob("*.acks") for word in path.read_text().split("\n")[:-1]}
     items = list(read_lines(log))
-    kept = [json.loads(item.data)["id"] for item in items if isinstance(item, JsonlLine)]
+    ids = [json.loads(item.data)["id"] for item in items if isinstance(item, JsonlLine)]
     assert len(acked) > kills
-    assert acked <= set(kept)
-    assert len(kept) == len(set(kept))
-    assert len(kept) - len(acked) <= kills + writers  # what was written and not yet acknowledged
+    assert acked <= set(ids)
+    assert len(ids) == len(set(ids))
+    assert len(ids) - len(acked) <= kills + writers  # what was written and not yet acknowledged
     assert all(item.reason in {"torn", TORN_TAIL} for item in items if isinstance(item, Damage))

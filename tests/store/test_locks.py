@@ -37,7 +37,7 @@ def test_a_lease_is_held_by_one_and_says_by_whom(tmp_path):
     Lease(tmp_path / "l", "the second").release()
 
 
-def test_who_was_robbed_learns_it_and_clears_nothing(tmp_path):
+def test_holder_of_a_stolen_lease_learns_it_and_clears_nothing(tmp_path):
     old = Lease(tmp_path / "l", "the old one")
     new = Lease(tmp_path / "l", "the new one", steal=True)
 

@@ -12,17 +12,19 @@ OLD = {"a.json": b'{"cost": 1}\n', "deep/b.json": b'{"cost": 2}\n', "other.txt":
 NEW = {"a.json": b'{"usd": 1}\n', "deep/b.json": b'{"usd": 2}\n', "other.txt": b"stays\n"}
 
 
-def renamed(body):
+def rename_cost(body):
     return body.replace(b"cost", b"usd")
 
 
-def ended(body):
+def end_with_period(body):
     return body if body.endswith(b".\n") else body + b".\n"
 
 
 STEPS = (
-    LayoutMigration(2, "cost is called usd", lambda root: root.rglob("*.json"), renamed),
-    LayoutMigration(3, "files end with a point", lambda root: [root / "other.txt"], ended),
+    LayoutMigration(2, "cost is called usd", lambda root: root.rglob("*.json"), rename_cost),
+    LayoutMigration(
+        3, "files end with a point", lambda root: [root / "other.txt"], end_with_period
+    ),
 )
 
 

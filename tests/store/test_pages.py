@@ -52,7 +52,7 @@ def test_a_page_stays_inside_its_directory(tmp_path, path):
     with pytest.raises(Invalid):
         write_output_files(root, [OutputFile(path, Tier.PRIVATE, "x")])
 
-    assert [each.name for each in tmp_path.iterdir()] == ["root"]
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
 def test_a_link_in_place_of_a_page_is_replaced_and_not_written_through(tmp_path):

@@ -106,7 +106,7 @@ def test_what_was_acknowledged_as_durable_survives_a_power_cut(tmp_path):
     assert seen["a line nobody called durable"]["lost.jsonl"] == []
 
 
-def _events(found):
+def _events(files):
     return [
-        json.loads(line)["event"] for line in found["hooked/sessions/claude-code/s/hooks.jsonl"]
+        json.loads(line)["event"] for line in files["hooked/sessions/claude-code/s/hooks.jsonl"]
     ]

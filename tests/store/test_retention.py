@@ -16,8 +16,8 @@ def no_summary(name, moves, before):
 
 
 def tell(name, moves, before):
-    told = set((before or b"").decode().split()) | {each.item.name for each in moves}
-    return "\n".join(sorted(told)).encode() + b"\n"
+    names = set((before or b"").decode().split()) | {change.item.name for change in moves}
+    return "\n".join(sorted(names)).encode() + b"\n"
 
 
 def tree(root):
@@ -113,13 +113,13 @@ def test_a_kill_removes_nothing_without_a_summary_and_can_be_resumed(tmp_path):
         if "s1/log.json" not in whole:
             assert (root / "sum.md").read_text() == "s1\n"
         assert ("s2/log.json" in whole) != ("archive/s2/log.json" in whole)
-        left = [each for each in ("s1",) if (root / each).exists()]
-        moves = [move(each, summary="sum.md") for each in left]
+        left = [name for name in ("s1",) if (root / name).exists()]
+        moves = [move(name, summary="sum.md") for name in left]
         if (root / "s2").exists():
             moves.append(move("s2", RetentionAction.ARCHIVE, target="archive/s2"))
         carry_out_moves(root, moves, tell)
-        kept = [name for name in tree(root) if not name.endswith(".tmp")]
-        assert kept == ["archive/s2/log.json", "sum.md"]
+        remaining = [name for name in tree(root) if not name.endswith(".tmp")]
+        assert remaining == ["archive/s2/log.json", "sum.md"]
 
     named = kill_everywhere(
         scenario, tmp_path, lambda root: put(root, "s1/log.json", "s1/x", "s2/log.json"), check

@@ -50,7 +50,7 @@ def test_what_json_writes_is_sound(record, ascii_only):
 def test_records_joined_on_one_line_are_separated(several):
     joined = b"".join(map(line, several))
 
-    assert list_good_spans(joined) == [line(each) for each in several]
+    assert list_good_spans(joined) == [line(record) for record in several]
     assert list_bad_spans(joined) == []
 
 
@@ -106,7 +106,7 @@ def test_a_record_with_bytes_that_are_no_text_is_kept_readable(record, junk, pla
 
 
 @pytest.mark.parametrize(
-    ("escape", "kept"),
+    ("escape", "decoded"),
     [
         (rb"\ud83d", "\ufffd"),
         (rb"\ude00", "\ufffd"),
@@ -116,11 +116,11 @@ def test_a_record_with_bytes_that_are_no_text_is_kept_readable(record, junk, pla
         (rb"\\ud83d", "\\ud83d"),
     ],
 )
-def test_half_an_emoji_becomes_a_replacement_and_a_whole_one_stays(escape, kept):
+def test_half_an_emoji_becomes_a_replacement_and_a_whole_one_stays(escape, decoded):
     data, bad = repair_text(b'{"a":"' + escape + b'"}')
 
-    assert decode(data) == {"a": kept}
-    assert (bad is not None) == ("\ufffd" in kept)
+    assert decode(data) == {"a": decoded}
+    assert (bad is not None) == ("\ufffd" in decoded)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ def test_what_is_not_nested_deeply_is_sound(value):
     [(b'{"]":', b"}"), (b"[", b"]"), (b'{"a":[', b"]}"), (b'["\\"[",[', b"]]")],
 )
 def test_nesting_deeper_than_our_limit_is_damage_in_any_python(opening, closing):
-    def nested(depth: int) -> bytes:
+    def nest(depth: int) -> bytes:
         return b'{"a":' + opening * depth + b"1" + closing * depth + b"}"
 
     pairs = len(closing)
-    assert is_sound(nested((DEPTH_MAX - 1) // pairs))
-    assert not is_sound(nested(2 * DEPTH_MAX))
-    assert not is_sound(nested(3000))
+    assert is_sound(nest((DEPTH_MAX - 1) // pairs))
+    assert not is_sound(nest(2 * DEPTH_MAX))
+    assert not is_sound(nest(3000))
 
 
 def test_a_record_that_no_decoder_takes_is_not_sound():

@@ -36,14 +36,14 @@ def test_copies_are_numbered_and_never_overwritten(tmp_path):
     for text in (b"one", b"one", b"two", *(b"%d" % number for number in range(9)), b"last"):
         shared_files.back_up(path, text)
 
-    kept = shared_files.list_backups(path)
-    assert [copy.read_bytes() for copy in kept[:2]] == [b"one", b"two"]
-    assert (len(kept), kept[-1].read_bytes(), kept[-1].name) == (
+    backups = shared_files.list_backups(path)
+    assert [copy.read_bytes() for copy in backups[:2]] == [b"one", b"two"]
+    assert (len(backups), backups[-1].read_bytes(), backups[-1].name) == (
         12,
         b"last",
         "settings.json.flightlog-12.bak",
     )
-    assert kept[0].stat().st_mode & 0o777 == 0o600
+    assert backups[0].stat().st_mode & 0o777 == 0o600
 
 
 def test_a_missing_file_reads_as_none_and_a_directory_is_an_error(tmp_path):

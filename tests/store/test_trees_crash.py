@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.model.errors import Conflict
 from flightlog.store.git.command import GitError
-from support.shadow import PROGRAMS, fsck, kinds, names, opened
+from support.shadow import PROGRAMS, fsck, kinds, names, open_shadow
 from support.waiting import until
 
 
@@ -24,7 +24,7 @@ STEPS = ("update-index", "write-tree", "update-ref")
 CALLS = "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,ftruncate"
 
 
-def wrapped(folder, command, action):
+def wrap_git(folder, command, action):
     """A git that does something else for one of its commands."""
     folder.mkdir()
     real = shutil.which("git")
@@ -37,59 +37,59 @@ def wrapped(folder, command, action):
 
 def writing_points(trace):
     """The calls of a traced git that change something, as strace counts them."""
-    seen, found = {}, []
+    seen, points = {}, []
     for line in trace.read_text(errors="replace").splitlines():
         call = re.match(r"(?:\d+\s+)?(\w+)\(", line)
         if call:
             seen[call[1]] = seen.get(call[1], 0) + 1
             if call[1] != "openat" or "O_CREAT" in line:
-                found.append((call[1], seen[call[1]]))
-    return found
+                points.append((call[1], seen[call[1]]))
+    return points
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("command", STEPS)
 def test_git_killed_at_any_call_that_writes_leaves_the_shadow_sound(tmp_path, command):
-    killed(tmp_path, command, every=1)
+    kill_at_command(tmp_path, command, every=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", STEPS)
 def test_killing_git_at_every_fifth_write_leaves_the_shadow_sound(tmp_path, command):
-    killed(tmp_path, command, every=5)
+    kill_at_command(tmp_path, command, every=5)
 
 
-def killed(tmp_path, command, every):
-    def prepared(name):
+def kill_at_command(tmp_path, command, every):
+    def prepare_work(name):
         work = tmp_path / name / "work"
         work.mkdir(parents=True)
         (work / "a").write_text("a")
         (work / "sub").mkdir()
         (work / "sub/b").write_text("b")
-        trees = opened(work)
+        trees = open_shadow(work)
         trees.save_snapshot("baseline")
         (work / "a").write_text("changed")
         (work / "sub/c").write_text("c")
         return work
 
-    work = prepared("traced")
+    work = prepare_work("traced")
     trace = tmp_path / "trace"
-    programs = wrapped(
+    programs = wrap_git(
         tmp_path / "bin", command, f'exec strace -qq -o {trace} -e trace={CALLS} GIT "$@"'
     )
-    opened(work, programs=programs).save_snapshot("next")
+    open_shadow(work, programs=programs).save_snapshot("next")
     points = writing_points(trace)
     assert len(points) >= 3
 
     for call, number in points[::every]:
         name = f"{call}-{number}"
-        work = prepared(name)
+        work = prepare_work(name)
         kill = f'exec strace -qq -o /dev/null -e trace={call} -e inject={call}:signal=KILL:when={number} GIT "$@"'
         with pytest.raises((GitError, Conflict)):
-            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).save_snapshot(
-                "next"
-            )
-        trees = opened(work)
+            open_shadow(
+                work, programs=wrap_git(tmp_path / name / "bin", command, kill)
+            ).save_snapshot("next")
+        trees = open_shadow(work)
         fsck(work)
         assert kinds(trees, None, "baseline") == {"a": "added", "sub/b": "added"}
         if "next" not in names(trees.work_tree):
@@ -100,9 +100,9 @@ def killed(tmp_path, command, every):
 
 def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     (work / "a").write_text("a")
-    opened(work).save_snapshot("baseline")
+    open_shadow(work).save_snapshot("baseline")
     (work / "a").write_text("b")
-    programs = wrapped(
+    programs = wrap_git(
         tmp_path / "bin",
         "write-tree",
         f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended",
@@ -120,19 +120,19 @@ def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     child.kill()
     child.wait()
 
-    snapshot = opened(work).save_snapshot("next")
+    snapshot = open_shadow(work).save_snapshot("next")
 
     assert (tmp_path / "ended").exists()
-    assert kinds(opened(work), "baseline", snapshot) == {"a": "modified"}
+    assert kinds(open_shadow(work), "baseline", snapshot) == {"a": "modified"}
 
 
 def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
     for number in range(300):
         (work / f"f{number}").write_text(str(number))
     log = tmp_path / "log"
-    trees = opened(
+    trees = open_shadow(
         work,
-        programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"),
+        programs=wrap_git(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"),
     )
     (tmp_path / "bin/git").write_text(
         f'#!/bin/sh\necho "$*" | sed "s/^-c [^ ]* //;s/ .*//" >> {log}\nexec {shutil.which("git")} "$@"\n'

@@ -11,7 +11,7 @@ import pytest
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.store.git.snapshots import open_trees
 from flightlog.store.git.worktree import SkippedPath, SnapshotDirs, SnapshotPolicy
-from support.shadow import PROGRAMS, kinds, opened
+from support.shadow import PROGRAMS, kinds, open_shadow
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_the_projects_own_repository_and_its_settings_are_not_used(work):
     (work / "evil").unlink(missing_ok=True)
     (work / ".git/hooks").mkdir(exist_ok=True)
     before = {path: path.read_bytes() for path in (work / ".git").rglob("*") if path.is_file()}
-    trees = opened(work)
+    trees = open_shadow(work)
 
     trees.save_snapshot("baseline")
     (work / "a.txt").write_bytes(b"changed\r\n")
@@ -54,7 +54,9 @@ def test_git_variables_of_the_caller_do_not_change_the_repository(work, monkeypa
     monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
     (work / "a").write_text("a")
 
-    assert kinds(opened(work), None, opened(work).save_snapshot("baseline")) == {"a": "added"}
+    assert kinds(open_shadow(work), None, open_shadow(work).save_snapshot("baseline")) == {
+        "a": "added"
+    }
 
 
 def test_repositories_inside_are_plain_files_and_said_so(work):
@@ -62,7 +64,7 @@ def test_repositories_inside_are_plain_files_and_said_so(work):
         (work / folder).mkdir()
         subprocess.run(["git", "init", "-q"], cwd=work / folder, check=True)
         (work / folder / "f").write_text(folder)
-    trees = opened(work)
+    trees = open_shadow(work)
 
     before = trees.save_snapshot("baseline")
     (work / "lib/inner/f").write_text("changed")
@@ -79,7 +81,7 @@ def test_repositories_inside_are_refused_where_that_is_the_policy(work):
     subprocess.run(["git", "init", "-q"], cwd=work / "lib", check=True)
 
     with pytest.raises(Invalid, match="lib"):
-        opened(work, SnapshotPolicy(nested="refuse")).save_snapshot("baseline")
+        open_shadow(work, SnapshotPolicy(nested="refuse")).save_snapshot("baseline")
 
 
 @pytest.mark.parametrize("home", ["work", "work/home", "."])
@@ -94,11 +96,11 @@ def test_a_home_directory_is_refused(tmp_path, work, home):
 
 def test_a_directory_that_is_not_there_is_not_found(tmp_path):
     with pytest.raises(NotFound):
-        opened(tmp_path / "nothing")
+        open_shadow(tmp_path / "nothing")
 
 
 def test_a_file_that_is_too_large_or_not_a_file_is_left_out_and_named(work):
-    trees = opened(work, SnapshotPolicy(file_bytes_max=1000))
+    trees = open_shadow(work, SnapshotPolicy(file_bytes_max=1000))
     (work / "grows").write_bytes(b"1" * 1000)
     (work / "large").write_bytes(b"1" * 1001)
     os.mkfifo(work / "pipe")
@@ -108,7 +110,7 @@ def test_a_file_that_is_too_large_or_not_a_file_is_left_out_and_named(work):
 
     assert set(kinds(trees, None, before)) == {"grows"}
     assert before.omitted_files == (SkippedPath("large", "larger than 1000 bytes"),)
-    assert {each.path for each in after.omitted_files} == {"grows", "large"}
+    assert {skipped.path for skipped in after.omitted_files} == {"grows", "large"}
     assert kinds(trees, before, after) == {"grows": "deleted"}
     assert trees.find_snapshot("next").omitted_files == after.omitted_files
     trees.restore_snapshot(after)
@@ -116,7 +118,7 @@ def test_a_file_that_is_too_large_or_not_a_file_is_left_out_and_named(work):
 
 
 def test_all_snapshots_together_have_a_limit(work):
-    trees = opened(work, SnapshotPolicy(total_bytes_max=20_000))
+    trees = open_shadow(work, SnapshotPolicy(total_bytes_max=20_000))
     (work / "a").write_bytes(random.Random(1).randbytes(9_000))
     trees.save_snapshot("baseline")
     (work / "b").write_bytes(random.Random(2).randbytes(30_000))
@@ -133,17 +135,17 @@ def test_policy_decides_on_ignored_files_except_those_given_by_name(work):
     (work / "a.log").write_text("a")
     (work / "node_modules/x").mkdir(parents=True)
     (work / "node_modules/x/index.js").write_text("1")
-    keeps = opened(work, line="keeps")
-    leaves = opened(work, SnapshotPolicy(ignored="leave"), line="leaves")
+    keeps = open_shadow(work, line="keeps")
+    leaves = open_shadow(work, SnapshotPolicy(ignored="leave"), line="leaves")
 
-    kept, left = keeps.save_snapshot("kept"), leaves.save_snapshot("left")
+    watched, left = keeps.save_snapshot("kept"), leaves.save_snapshot("left")
     (work / "node_modules/x/index.js").write_text("2")
     seen = leaves.save_snapshot(
         "seen", also=["node_modules/x/index.js", "a.log", "../out", "/etc/passwd", ".git/config"]
     )
 
-    assert set(kinds(keeps, None, kept)) == {".gitignore", "a.log"}
-    assert kept.omitted_files == (SkippedPath("node_modules", "not watched"),)
+    assert set(kinds(keeps, None, watched)) == {".gitignore", "a.log"}
+    assert watched.omitted_files == (SkippedPath("node_modules", "not watched"),)
     assert set(kinds(leaves, None, left)) == {".gitignore"}
     assert kinds(leaves, left, seen) == {"a.log": "added", "node_modules/x/index.js": "added"}
     leaves.restore_snapshot(left)

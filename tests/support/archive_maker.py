@@ -63,6 +63,6 @@ def report_usage(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSI
 def find(root, typed, index=None, limit=20):
     """Return the matches of a query in the sessions below `root`."""
     finder = SearchIndex(find_transcripts(str(root)).files, index)
-    found = finder.search_records(parse_query(typed, int), limit)
+    page = finder.search_records(parse_query(typed, int), limit)
     finder.close()
-    return found.results
+    return page.results

@@ -71,7 +71,7 @@ def metrics():
     return {"prompt_tokens": 100, "completion_tokens": 10, "cached_tokens": 40, "cost_usd": 0.01}
 
 
-def embedded(name="sub", **fields):
+def embed_subagent(name="sub", **fields):
     """A document of version 1.7 with one embedded subagent that its first result refers to."""
     document = sound("1.7", trajectory_id="main")
     document["subagent_trajectories"] = [sound("1.7", trajectory_id=name)]
@@ -81,7 +81,7 @@ def embedded(name="sub", **fields):
     return {**document, **fields}
 
 
-def changed(document, path, value):
+def replace_value(document, path, value):
     """The document with another value at `path`, as in `steps.1.metrics`; DROP takes it away."""
     document = copy.deepcopy(document)
     *way, last = [int(part) if part.isdigit() else part for part in path.split(".")]

@@ -31,7 +31,7 @@ class Browser:
     """One Chromium with a profile of its own; `page()` opens a tab in it."""
 
     def __init__(self):
-        program = next((found for name in NAMES if (found := shutil.which(name))), None)
+        program = next((path for name in NAMES if (path := shutil.which(name))), None)
         assert program, "no Chromium: run tools/install_browser.sh (make test does)"
         self._profile = tempfile.TemporaryDirectory(
             prefix="flightlog-chromium-", ignore_cleanup_errors=True
@@ -212,12 +212,12 @@ class _Wire:
 
     async def _read(self):
         async for message in self._socket:
-            told = json.loads(message.data)
-            if "id" in told:
-                answer = self._answers.pop(told["id"])
-                if "error" in told:
-                    answer.set_exception(AssertionError(told["error"]["message"]))
+            reply = json.loads(message.data)
+            if "id" in reply:
+                answer = self._answers.pop(reply["id"])
+                if "error" in reply:
+                    answer.set_exception(AssertionError(reply["error"]["message"]))
                 else:
-                    answer.set_result(told["result"])
-            elif told.get("sessionId") in self.listeners:
-                self.listeners[told["sessionId"]](told["method"], told["params"])
+                    answer.set_result(reply["result"])
+            elif reply.get("sessionId") in self.listeners:
+                self.listeners[reply["sessionId"]](reply["method"], reply["params"])

@@ -35,7 +35,7 @@ def exchanges(folder: Path) -> ExchangeStore:
 
 
 @contextmanager
-def proxied(
+def running_proxy(
     upstream: str, folder: Path, **settings: object
 ) -> Iterator[tuple[str, ExchangeRecorder]]:
     """Run a proxy before `upstream`; all of it is on disk when the block ends."""
@@ -76,7 +76,7 @@ def plain(body, *, status="200 OK", headers=""):
     return lambda connection, _: connection.sendall(head + body)
 
 
-def chunked(body, *, size=700, headers="", end=b"0\r\n\r\n"):
+def answer_in_chunks(body, *, size=700, headers="", end=b"0\r\n\r\n"):
     def answer(connection, _):
         connection.sendall(
             f"HTTP/1.1 200 OK\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode()
@@ -95,7 +95,7 @@ def send_both_ways(answer, tmp_path, body=BODY, **settings):
     """One call, direct and through the proxy; both answers, and the exchange."""
     with answering(answer) as upstream:
         direct = parts(call(upstream, body))
-        with proxied(upstream, tmp_path / "x", **settings) as (url, recorder):
+        with running_proxy(upstream, tmp_path / "x", **settings) as (url, recorder):
             through = parts(call(url, body, f"x-api-key: {KEY}\r\n"))
     store = exchanges(tmp_path / "x")
     assert recorder.losses == []

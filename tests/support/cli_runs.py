@@ -25,14 +25,14 @@ class Ran(NamedTuple):
 def environment(config_dir: Path | None, **more: str) -> dict[str, str]:
     """An environment that knows nothing of this machine but where programs are."""
     home = (config_dir or Path(tempfile.mkdtemp(prefix="flightlog-empty-"))) / "home"
-    kept = {
+    variables = {
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "TZ": "UTC",
         "LANG": "C.UTF-8",
         "FLIGHTLOG_HOME": str(home),
     }
-    return {**kept, **({"CLAUDE_CONFIG_DIR": str(config_dir)} if config_dir else {}), **more}
+    return {**variables, **({"CLAUDE_CONFIG_DIR": str(config_dir)} if config_dir else {}), **more}
 
 
 def flightlog(config_dir: Path | None, *arguments: str, **more: str) -> Ran:
@@ -70,12 +70,12 @@ def on_a_terminal(config_dir: Path, *arguments: str) -> str:
         stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
-    told = b""
+    screen = b""
     try:
         while chunk := os.read(ours, 1 << 16):
-            told += chunk
+            screen += chunk
     except OSError:
         pass  # the other end of a terminal that was closed
     os.close(ours)
     child.wait(60)
-    return told.decode("utf-8", "replace")
+    return screen.decode("utf-8", "replace")

@@ -25,8 +25,8 @@ DECODE = {
 
 def list_cases(client: str = "*") -> list[str]:
     """The recorded cases of a client, as CLIENT/VERSION/CASE."""
-    found = ROOT.glob(f"{client}/*/*/case.yaml")
-    return sorted(str(path.parent.relative_to(ROOT)) for path in found)
+    cases = ROOT.glob(f"{client}/*/*/case.yaml")
+    return sorted(str(path.parent.relative_to(ROOT)) for path in cases)
 
 
 def lay_out_home(where: Path, *cases: str) -> Path:

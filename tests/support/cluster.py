@@ -25,7 +25,7 @@ def cluster(
 ) -> Iterator[Running]:
     """Start a scheduler and so many workers, and stop them when the block ends."""
     where = folder / "scheduler.json"
-    scheduler = _started(
+    scheduler = _start_dask(
         "scheduler", env, "--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(where)
     )
     running = Running("")
@@ -42,7 +42,7 @@ def cluster(
             str(folder),
         )
         running.workers += [
-            _started("worker", env, running.address, *words) for _ in range(workers)
+            _start_dask("worker", env, running.address, *words) for _ in range(workers)
         ]
         until(lambda: _count(running.address) == workers, 60)
         yield running
@@ -52,7 +52,7 @@ def cluster(
             process.wait()
 
 
-def _started(kind: str, env: Mapping[str, str], *words: str) -> subprocess.Popen:
+def _start_dask(kind: str, env: Mapping[str, str], *words: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "dask", kind, *words, "--no-dashboard"]
     return subprocess.Popen(
         command, env=dict(env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

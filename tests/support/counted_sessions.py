@@ -43,7 +43,7 @@ class CountedThread:
     tool_names: dict[str, str] = field(default_factory=dict)
     servers: int = 1
     sent: str = ""
-    kept: list[str] = field(default_factory=list)
+    sent_hashes: list[str] = field(default_factory=list)
     shapes: set[str] = field(default_factory=set)
 
     def prompt(self, text: str, **fields: object) -> None:
@@ -113,9 +113,9 @@ class CountedThread:
             self.shapes.add(name)
             self.records.append({"type": "api-request-shape", "shapeHash": name, "shape": shape})
         hashes = [_digest(message) for message in body["messages"]]
-        keep = len(self.kept) if hashes[: len(self.kept)] == self.kept else 0
+        keep = len(self.sent_hashes) if hashes[: len(self.sent_hashes)] == self.sent_hashes else 0
         before = {"base": self.sent} if keep else {}
-        self.sent, self.kept = f"request-{self.agent}{len(self.requests)}", hashes
+        self.sent, self.sent_hashes = f"request-{self.agent}{len(self.requests)}", hashes
         side = {"agentId": self.agent} if self.agent else {}
         self.records.append(
             {

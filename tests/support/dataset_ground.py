@@ -90,10 +90,10 @@ class Ground:
         return list(self.book.rows_of_kind(kind))
 
 
-def turn(number, said="Do it.", answer="Done.", *tools):
+def turn(number, prompt="Do it.", answer="Done.", *tools):
     """The records of one turn: a prompt, a step for each (name, input, result), an answer."""
     at_record = number * 100
-    yield user(said, at_record, uuid=f"p{number}", parentUuid=None, timestamp=stamp(at_record))
+    yield user(prompt, at_record, uuid=f"p{number}", parentUuid=None, timestamp=stamp(at_record))
     for place, (name, given, result) in enumerate(tools, 1):
         call = {"type": "tool_use", "id": f"call-{number}-{place}", "name": name, "input": given}
         yield assistant(f"m{number}-{place}", at_record + 2 * place, call)

@@ -132,10 +132,10 @@ class History:
         self.sessions += 1
         session = f"{self.sessions:08x}"
         chats = [self._chat(session, number, 1) for number in range(self.draw.randint(1, 4))]
-        told = {"kind": "session", "id": f"2026-11-02_{session}", "session": session, "started_at": "2026-11-02",
+        row = {"kind": "session", "id": f"2026-11-02_{session}", "session": session, "started_at": "2026-11-02",
                 "chat_count": len(chats), "rev": 1}  # fmt: skip
-        self._put(session, [told, *chats])
-        self.open.append({"session": session, "chat": chats[-1], "told": told})
+        self._put(session, [row, *chats])
+        self.open.append({"session": session, "chat": chats[-1], "told": row})
         self.commit(f"session {session}")
 
     def go_on(self):
@@ -183,12 +183,12 @@ class History:
                 tombstones_for_rows(read_dataset(self.place.tracked_dir), [session], self._now())
             )
             self.forgotten.add(session)
-            found = {
+            forgotten = {
                 key
                 for key, row in self.rows.items()
                 if session in (row.get("session_id"), row.get("session"))
             }
-            self.taken |= found
+            self.taken |= forgotten
 
     def strip(self):
         """The words of every row until now, also of those on branches that this one does not know."""
@@ -208,10 +208,10 @@ class History:
 
     # Mixing
 
-    def _note(self, what, paths, said):
+    def _note(self, what, paths, output):
         """Count conflicts in our files."""
         self.conflicts += [
-            f"{what}: {path} {said[-300:]}" for path in sorted(paths) if path.startswith(OURS)
+            f"{what}: {path} {output[-300:]}" for path in sorted(paths) if path.startswith(OURS)
         ]
 
     def _settle(self, ran, *abort):
@@ -247,8 +247,10 @@ class History:
     def _some_commit(self, where: str, most: int) -> str:
         """Any commit of late; one time in five a merge, which git refuses to pick and to take back."""
         merges = "--merges" if self.draw.random() < 0.2 else "--no-merges"
-        found = self.out("rev-list", where, merges, f"--max-count={most}").split()
-        return self.draw.choice(found or self.out("rev-list", where, f"--max-count={most}").split())
+        commits = self.out("rev-list", where, merges, f"--max-count={most}").split()
+        return self.draw.choice(
+            commits or self.out("rev-list", where, f"--max-count={most}").split()
+        )
 
     def cherry_pick(self):
         commit = self._some_commit("--all", 40)
@@ -298,14 +300,14 @@ class History:
             if key not in book.removed_keys and row["kind"] != "tombstone"
         }
         due = {key: row for key, row in self.rows.items() if key not in self.taken}
-        said = {
+        present = {
             key for key, row in seen.items() if row["kind"] == "chat" and row["input"] is not None
         }
         bodies = b"".join(second.values())
         return {
-            "words back": sorted(said & self.silent),
+            "words back": sorted(present & self.silent),
             "words lost": sorted(
-                key for key in due if key.startswith("chat:") and key not in said | self.silent
+                key for key in due if key.startswith("chat:") and key not in present | self.silent
             ),
             "bytes back": sorted(
                 key for key in self.taken if b'"id":"%s"' % key.split(":")[1].encode() in bodies

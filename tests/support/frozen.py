@@ -31,11 +31,11 @@ WORK_DIR = "work"  # of the sample's run, below its project
 @contextmanager
 def sample() -> Iterator[Path]:
     """Make the sample below a path of fixed length, since tables are as wide as the paths in them."""
-    from support.layouts import VERSIONS, unpacked
+    from support.layouts import VERSIONS, unpack_version
     from support.recordings import FROZEN_CASES, config_dir
 
     with tempfile.TemporaryDirectory(prefix="frozen-", dir="/tmp") as made:
-        root = unpacked(VERSIONS[-1], Path(made))
+        root = unpack_version(VERSIONS[-1], Path(made))
         config_dir(root / "home" / ".claude", *FROZEN_CASES)
         (root / "flightlog" / "privacy.key").write_text(f"{KEY}\n")
         _commit_project(root / "project")
@@ -193,14 +193,14 @@ def _file_texts(root: Path, feature: str) -> dict[str, str]:
 
 def _hashes(folder: Path, root: Path) -> dict[str, str]:
     """Return the mode, and a hash of the normalized bytes, of each file below `folder`."""
-    found = {}
+    hashes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not NOT_LISTED.search(str(path)):
             text = path.read_bytes().decode("utf-8", "surrogateescape")
             data = normalize(text, root).encode("utf-8", "surrogateescape")
             digest = "-" if NOT_HASHED.search(str(path)) else hashlib.sha256(data).hexdigest()[:16]
-            found[str(path.relative_to(folder))] = f"{path.stat().st_mode & 0o777:o} {digest}"
-    return found
+            hashes[str(path.relative_to(folder))] = f"{path.stat().st_mode & 0o777:o} {digest}"
+    return hashes
 
 
 def _changes(folder: str, before: dict[str, str], after: dict[str, str]) -> str:

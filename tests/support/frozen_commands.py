@@ -253,7 +253,7 @@ def invocations(group: str) -> Iterator[tuple[str, list[str]]]:
     for path, one in _walk(command, (group,)):
         name = "-".join(path)
         yield name, [*path, "--help"]
-        has_json = any("--json" in each.opts for each in one.params)
+        has_json = any("--json" in option.opts for option in one.params)
         for line in READS.get(" ".join(path), ()):
             yield name, [*path, *line.split()]
             if has_json:

@@ -125,9 +125,9 @@ def _bare(folder: Path, _: Path, trap: Path) -> None:
     git(folder, "init", "-q", "-b", "main", "tree")
     git(tree, "add", "-A")
     git(tree, "commit", "-q", "-m", "x")
-    for each in (tree / ".git").iterdir():
-        if each.name not in {"hooks", "logs", "COMMIT_EDITMSG", "description", "branches"}:
-            each.rename(folder / each.name)
+    for path in (tree / ".git").iterdir():
+        if path.name not in {"hooks", "logs", "COMMIT_EDITMSG", "description", "branches"}:
+            path.rename(folder / path.name)
     subprocess.run(["rm", "-rf", tree / ".git"], check=True)
     (folder / "refs" / "heads" / "keep").write_text(
         (folder / "refs" / "heads" / "main").read_text()

@@ -45,7 +45,7 @@ def _behind(home):
     return [pid for pid in processes() if "record.py" in command_line(pid) and mark in environ(pid)]
 
 
-def recorded(home, session="session-1", agent="claude-code"):
+def read_events(home, session="session-1", agent="claude-code"):
     """The events on record, each with the payload decoded."""
     files = sorted((home / "sessions" / agent / session).glob("hooks.jsonl*"))
     return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]

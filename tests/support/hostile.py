@@ -36,7 +36,7 @@ def write(where: Path) -> str:
     session = str(uuid.UUID(int=7))
     folder = where / "projects" / "hostile"
     folder.mkdir(parents=True)
-    lines = [_encoded(line) for line in _records(session)]
+    lines = [_encode_record(line) for line in _records(session)]
     body = b"\n".join(
         [
             *lines,
@@ -48,7 +48,7 @@ def write(where: Path) -> str:
     subagent = folder / session / "subagents"
     subagent.mkdir(parents=True)
     (subagent / "agent-a1.jsonl").write_bytes(
-        b"\n".join(_encoded(line) for line in _records(session, "a1")[:3]) + b"\n"
+        b"\n".join(_encode_record(line) for line in _records(session, "a1")[:3]) + b"\n"
     )
     meta = {"agentType": PAYLOADS[0], "description": PAYLOADS[2], "toolUseId": "toolu_0"}
     (subagent / "agent-a1.meta.json").write_text(json.dumps(meta))
@@ -56,16 +56,16 @@ def write(where: Path) -> str:
 
 
 def _records(session: str, subagent: str = "") -> list[dict]:
-    told = [_user(PAYLOADS[1])]
+    records = [_user(PAYLOADS[1])]
     for number, payload in enumerate(PAYLOADS):
         calls = [_call(number, payload), _edit(number, payload)]
-        said = [{"type": "thinking", "thinking": MARKDOWN}, {"type": "text", "text": MARKDOWN}]
-        told.append(_assistant(subagent, number, [*said, *calls]))
-        told.append(_result(f"toolu_{number}", payload, number))
-        told.append(_result(f"edit_{number}", HUGE if number == 3 else MARKDOWN, 1))
-        told.append(_user(payload))
-    told += [{"type": payload, payload: 1} for payload in PAYLOADS]
-    told += [
+        blocks = [{"type": "thinking", "thinking": MARKDOWN}, {"type": "text", "text": MARKDOWN}]
+        records.append(_assistant(subagent, number, [*blocks, *calls]))
+        records.append(_result(f"toolu_{number}", payload, number))
+        records.append(_result(f"edit_{number}", HUGE if number == 3 else MARKDOWN, 1))
+        records.append(_user(payload))
+    records += [{"type": payload, payload: 1} for payload in PAYLOADS]
+    records += [
         {
             "type": "system",
             "subtype": "compact_boundary",
@@ -73,14 +73,16 @@ def _records(session: str, subagent: str = "") -> list[dict]:
             "compactMetadata": {"trigger": PAYLOADS[0], "preTokens": 9},
         }
     ]
-    told += [
+    records += [
         {"type": "custom-title", "customTitle": PAYLOADS[2], "sessionId": session},
         {"type": "summary", "summary": PAYLOADS[0], "leafUuid": "u0"},
     ]
-    return [_placed(record, number, session, subagent) for number, record in enumerate(told)]
+    return [
+        _place_record(record, number, session, subagent) for number, record in enumerate(records)
+    ]
 
 
-def _placed(record: dict, number: int, session: str, subagent: str) -> dict:
+def _place_record(record: dict, number: int, session: str, subagent: str) -> dict:
     at = f"2026-11-15T07:{number // 60:02}:{number % 60:02}.000Z"
     chain = {
         "uuid": f"{subagent}u{number}",
@@ -150,5 +152,5 @@ def _result(call: str, text: str, number: int) -> dict:
     }
 
 
-def _encoded(record: dict) -> bytes:
+def _encode_record(record: dict) -> bytes:
     return json.dumps(record).encode()

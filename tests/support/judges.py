@@ -49,17 +49,17 @@ print(json.dumps(asyncio.run(transcripts(sys.argv[1]))))
 """
 
 
-def validated(version: str, paths: Iterable[Path]) -> dict[str, list[str]]:
+def validate_files(version: str, paths: Iterable[Path]) -> dict[str, list[str]]:
     """What Harbor's validator of one version minds about each file; a valid one has no errors."""
-    return _judged(version, _VALIDATE, given=json.dumps([str(path) for path in paths]))
+    return _run_judge(version, _VALIDATE, given=json.dumps([str(path) for path in paths]))
 
 
-def imported(folder: Path) -> dict[str, dict[str, int]]:
+def import_trajectories(folder: Path) -> dict[str, dict[str, int]]:
     """What Inspect Scout counts in each main trajectory below a directory."""
-    return _judged(HARBORS[0], _IMPORT, str(folder))
+    return _run_judge(HARBORS[0], _IMPORT, str(folder))
 
 
-def _judged(version: str, program: str, *arguments: str, given: str = "") -> dict:
+def _run_judge(version: str, program: str, *arguments: str, given: str = "") -> dict:
     python, harbor = ROOT / "scout" / "bin" / "python", ROOT / f"harbor-{version}"
     for needed in (python, harbor):
         assert needed.exists(), (

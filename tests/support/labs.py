@@ -41,8 +41,8 @@ def environment(root, **more):
 def config(root, scenario, *sessions, engine="claude_code", **more):
     """A run of `sessions` (prompts, or mappings) in `root/work`."""
     (root / "work").mkdir(exist_ok=True)
-    listed = [each if isinstance(each, dict) else {"prompt": each} for each in sessions]
-    numbered = [{"session_index": at, **each} for at, each in enumerate(listed, 1)]
+    listed = [session if isinstance(session, dict) else {"prompt": session} for session in sessions]
+    numbered = [{"session_index": at, **session} for at, session in enumerate(listed, 1)]
     given = {"model": MODEL, "work_dir": str(root / "work"), "sessions": numbered, "engine": engine}
     usual = {"scenario": scenario, "memory_file": None, "allowed_tools": [*TOOLS, "Agent"]}
     return msgspec.convert(given | usual | more, RunConfig)
@@ -56,7 +56,7 @@ def run(root, given, name="run", env=None):
     )
 
 
-def reconfigured(path, text):
+def rewrite_config(path, text):
     """Write a run's configuration again, as the person whose run it is."""
     (path / "config.yaml").write_text(text)
     service.remember_run(open_runtime(), RunStore(path, now=str, new_id=str).config_digest)
@@ -91,7 +91,7 @@ def tree(folder):
     }
 
 
-def laid_out(book, snapshot, into):
+def lay_out(book, snapshot, into):
     """Lay a snapshot of a run out in a directory."""
     into.mkdir(parents=True)
     place = SnapshotDirs(book.shadow_dir, into, Path("/nonexistent"), os.environ["PATH"])
@@ -99,7 +99,7 @@ def laid_out(book, snapshot, into):
     return into
 
 
-def applied(folder, entries):
+def apply_entries(folder, entries):
     """Apply entries of a changelog one after the other, as anybody with git can."""
     for entry in entries:
         patch = b64decode(entry["diff"]) if entry.get("diff_encoding") else entry["diff"].encode()
@@ -119,15 +119,15 @@ def apply(folder, patch, *words):
 def proven(book, tmp_path):
     """Rebuild the final tree three ways from the baseline, byte for byte; return the changelog."""
     entries = changelog(book)
-    final = tree(laid_out(book, book.state.end.tree, tmp_path / "final"))
-    by_steps = laid_out(book, "baseline", tmp_path / "by-steps")
-    applied(by_steps, entries)
+    final = tree(lay_out(book, book.state.end.tree, tmp_path / "final"))
+    by_steps = lay_out(book, "baseline", tmp_path / "by-steps")
+    apply_entries(by_steps, entries)
     assert tree(by_steps) == final
-    by_sessions = laid_out(book, "baseline", tmp_path / "by-sessions")
-    for each in book.planned_sessions():
-        apply(by_sessions, (book.path / each.session_dir / "session_diff.patch").read_bytes())
+    by_sessions = lay_out(book, "baseline", tmp_path / "by-sessions")
+    for session in book.planned_sessions():
+        apply(by_sessions, (book.path / session.session_dir / "session_diff.patch").read_bytes())
     assert tree(by_sessions) == final
-    at_once = laid_out(book, "baseline", tmp_path / "at-once")
+    at_once = lay_out(book, "baseline", tmp_path / "at-once")
     apply(at_once, (book.path / "full_diff.patch").read_bytes())
     assert tree(at_once) == final
     assert trees_of(book, os.environ["PATH"]) is not None
@@ -138,14 +138,14 @@ def bash(command, **more):
     return {"tool": "Bash", "input": {"command": command, **more}}
 
 
-def replies(*each):
+def replies(*turns):
     """Replies of a model: words, or lists of blocks."""
     return [
         {"text": one} if isinstance(one, str) else one if isinstance(one, dict) else {"blocks": one}
-        for one in each
+        for one in turns
     ]
 
 
-def script(*each):
+def script(*turns):
     """A scenario with one rule."""
-    return {"rules": [{"replies": replies(*each)}]}
+    return {"rules": [{"replies": replies(*turns)}]}

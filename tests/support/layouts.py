@@ -41,7 +41,7 @@ ROOMS = {
 BYTES_MAX = 600_000
 
 
-def unpacked(version, into):
+def unpack_version(version, into):
     """Lay the directories of a version out and return where."""
     data = zstd.decompress((KEPT / f"{version}.tar.zst").read_bytes())
     with tarfile.open(fileobj=io.BytesIO(data)) as packed:
@@ -65,15 +65,15 @@ def describe_layout(root):
 def _live(folder):
     state = runtime_state.read_state(folder, 0)
     return {
-        "profiles": [each.profile_id for each in state.auth_profiles],
-        "sessions": [each.session_id for each in state.sessions],
+        "profiles": [profile.profile_id for profile in state.auth_profiles],
+        "sessions": [session.session_id for session in state.sessions],
     }
 
 
 def _loop(folder):
     (directory,) = folder.glob("session-*")
-    told = build_status(open_loop_session(directory), 0.0)
-    kept = (
+    status = build_status(open_loop_session(directory), 0.0)
+    fields = (
         "session",
         "status",
         "tasks_completed",
@@ -82,7 +82,7 @@ def _loop(folder):
         "model_calls",
         "total_tokens",
     )
-    return {name: getattr(told, name) for name in kept} | {
+    return {name: getattr(status, name) for name in fields} | {
         "events": sum(1 for _ in iter_events(directory))
     }
 
@@ -104,8 +104,8 @@ def _retro(folder):
     room = RetroStore(folder, Redactor(b"k" * 32), lambda: 0, lambda: "")
     patterns = decode_analysis((folder / ANALYSIS).read_bytes()).patterns
     return {
-        "issues": {name: each.title for name, each in room.load_board().issues.items()},
-        "findings": [each.id for each in patterns],
+        "issues": {name: issue.title for name, issue in room.load_board().issues.items()},
+        "findings": [pattern.id for pattern in patterns],
     }
 
 
@@ -113,12 +113,12 @@ def _archive(home):
     archive = Archive({"claude-code": (str(home / "nowhere"),)}, str(home))
     sessions = [archive.read_session(name) for name in archive.recordings]
     return {
-        each.id: {
-            "turns": len(each.turns),
-            "steps": len(each.steps),
-            "prompt": each.turns[0].text[:60],
+        session.id: {
+            "turns": len(session.turns),
+            "steps": len(session.steps),
+            "prompt": session.turns[0].text[:60],
         }
-        for each in sessions
+        for session in sessions
     }
 
 
@@ -136,14 +136,16 @@ def _keep(version):
             for folder in ROOMS.values():
                 tar.add(root / folder, folder, filter=_plain)
         body = packed.getvalue()
-    kept = zstd.compress(body, 19)
-    assert len(kept) < BYTES_MAX, f"{len(kept)} bytes: too much to keep for ever"
+    compressed = zstd.compress(body, 19)
+    assert len(compressed) < BYTES_MAX, (
+        f"{len(compressed)} bytes: too much to keep in the repository"
+    )
     KEPT.mkdir(exist_ok=True)
-    (KEPT / f"{version}.tar.zst").write_bytes(kept)
-    told = msgspec.json.format(msgspec.json.encode(describe_layout(root)), indent=2) + b"\n"
-    (KEPT / f"{version}.json").write_bytes(told)
+    (KEPT / f"{version}.tar.zst").write_bytes(compressed)
+    document = msgspec.json.format(msgspec.json.encode(describe_layout(root)), indent=2) + b"\n"
+    (KEPT / f"{version}.json").write_bytes(document)
     sys.stdout.write(
-        f"{version}: {len(body):,} bytes, {len(kept):,} packed\n{json.dumps(describe_layout(root))[:400]}\n"
+        f"{version}: {len(body):,} bytes, {len(compressed):,} packed\n{json.dumps(describe_layout(root))[:400]}\n"
     )
 
 

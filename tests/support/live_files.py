@@ -97,7 +97,7 @@ class Desk:
     def folder(self):
         return self.config / "session-health"
 
-    def archived(self):
+    def list_archived(self):
         """Return every session that left the file, oldest first."""
         plain, packed = (
             self.folder / "archive/sessions.jsonl",
@@ -111,10 +111,10 @@ class Desk:
     def yaml(self):
         return self.folder / "runtime-state.yaml"
 
-    def responses(self, session, *said, project="shop"):
+    def responses(self, session, *answers, project="shop"):
         """Write a transcript; each of `said` is when, input tokens and output tokens."""
-        records = [user("hello", 1, timestamp=iso(said[0][0] - 1000), sessionId=session)]
-        for number, (at_ms, given, made) in enumerate(said):
+        records = [user("hello", 1, timestamp=iso(answers[0][0] - 1000), sessionId=session)]
+        for number, (at_ms, given, made) in enumerate(answers):
             tokens = {"input_tokens": given, "output_tokens": made}
             name = f"m-{session[:8]}-{number}"
             block = {"type": "text", "text": "ok"}
@@ -124,10 +124,10 @@ class Desk:
                 )
             )
         path = write(self.config, session, *records, project=project)
-        self.touched(path, said[-1][0])
+        self.set_mtime(path, answers[-1][0])
         return path
 
-    def touched(self, path, at_ms):
+    def set_mtime(self, path, at_ms):
         os.utime(path, (at_ms / 1000, at_ms / 1000))
 
     def tell(self, session, at_ms, *, account="", launch=None, **payload):
@@ -191,7 +191,7 @@ def limits(five, resets_ms, week=10.0, week_resets_ms=NOW_MS + 3 * 86_400_000):
 
 
 def by_id(live):
-    return {each.session_id: each for each in live.state.sessions}
+    return {session.session_id: session for session in live.state.sessions}
 
 
 def week(desk, sessions=12, seed=7):
@@ -200,15 +200,15 @@ def week(desk, sessions=12, seed=7):
     started = NOW_MS - 6 * DAY_MS
     for number in range(sessions):
         name, at = session_id(number), started + number * 11 * 3_600_000
-        said, account = [], chance.choice(["oauth-aaaa", "oauth-bbbb"])
+        answers, account = [], chance.choice(["oauth-aaaa", "oauth-bbbb"])
         desk.tell(name, at, account=account)
         for _ in range(40):
             at += chance.randint(20, 200) * 1000
-            said.append((at, chance.randint(1_000, 90_000), chance.randint(100, 4_000)))
+            answers.append((at, chance.randint(1_000, 90_000), chance.randint(100, 4_000)))
             if chance.random() < 0.1:
                 account = "oauth-bbbb" if account == "oauth-aaaa" else "oauth-aaaa"
                 desk.tell(name, at + 500, account=account)
                 at += 1000
-        desk.responses(name, *said, project=f"p{number % 3}")
-        for at_ms, given, made in said:
+        desk.responses(name, *answers, project=f"p{number % 3}")
+        for at_ms, given, made in answers:
             yield name, at_ms, given, made

@@ -88,8 +88,8 @@ class Pages:
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
         connection.close()
-        found = [*_ADDRESSES.findall(text), *answer.headers.get_all("Location", [])]
-        outside = [address for address in found if not address.startswith(f"{WEB_ROOT}/")]
+        addresses = [*_ADDRESSES.findall(text), *answer.headers.get_all("Location", [])]
+        outside = [address for address in addresses if not address.startswith(f"{WEB_ROOT}/")]
         assert outside == [], f"{path} has addresses that are not below the root"
         return Answer(answer.status, answer.headers, text.replace(f"{WEB_ROOT}/", "/"))
 
@@ -111,12 +111,12 @@ def running(
     """Serve what is below `config_dir`, at the time `clock` says."""
     runtime = make_runtime(config_dir, clock)
     runtime = replace(runtime, data_dir=str(data_dir)) if data_dir else runtime
-    told: list[str] = []
+    addresses: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()
 
     def ready(address: str) -> None:
-        told.append(address)
+        addresses.append(address)
         up.set()
 
     async def serve() -> None:
@@ -128,7 +128,7 @@ def running(
     thread.start()
     assert up.wait(20), "the server did not start"
     try:
-        yield Pages(int(told[0].split(":")[2].split("/")[0]))
+        yield Pages(int(addresses[0].split(":")[2].split("/")[0]))
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(20)

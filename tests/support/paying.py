@@ -79,25 +79,29 @@ def paying(say: Say | None = None) -> Iterator[Till]:
             with lock:
                 key = headers.get("idempotency-key", "")
                 asked = PaidRequest(
-                    key, 1 + sum(each.key == key for each in till.came), headers, body, self.path
+                    key,
+                    1 + sum(request.key == key for request in till.came),
+                    headers,
+                    body,
+                    self.path,
                 )
                 till.came.append(asked)
                 till.at.append(time.monotonic())
                 till.at_once += 1
                 till.most_at_once = max(till.most_at_once, till.at_once)
-            said = say(asked) if say else PaidReply()
-            time.sleep(said.delay_s)
+            reply = say(asked) if say else PaidReply()
+            time.sleep(reply.delay_s)
             data = (
-                said.body
-                if isinstance(said.body, bytes)
-                else json.dumps(said.body or message(asked)).encode()
+                reply.body
+                if isinstance(reply.body, bytes)
+                else json.dumps(reply.body or message(asked)).encode()
             )
             with lock:
-                till.paid[key] += said.status == 200
+                till.paid[key] += reply.status == 200
                 till.at_once -= 1
             try:
-                self.send_response(said.status)
-                for name, value in {"content-length": str(len(data)), **said.headers}.items():
+                self.send_response(reply.status)
+                for name, value in {"content-length": str(len(data)), **reply.headers}.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)

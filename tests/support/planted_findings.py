@@ -116,7 +116,7 @@ def _forget(scene: Scene, *, is_clean: bool) -> None:
     read(scene)
     read(scene, "/home/ada/shop/src/form.py", "1\tform")
     scene.say("Read.")
-    scene.compacted()
+    scene.add_compaction()
     scene.ask("Describe the shop")
     if is_clean:
         read(scene, "/home/ada/shop/src/page.py", "1\tpage")
@@ -132,7 +132,7 @@ def _interrupt(scene: Scene, *, is_clean: bool) -> None:
     read(scene)
     read(scene, "/home/ada/shop/src/parser.py")
     scene.say("I begin with the parser.")
-    scene.interrupted()
+    scene.add_interruption()
     scene.ask("Continue, please" if is_clean else "Look at the form")
     scene.say("The form is short.")
 

@@ -65,9 +65,9 @@ class ClientRun:
     def session(self) -> str:
         """The id of its session, as it printed it."""
         names = ("thread_id", "sessionID", "sessionId", "session_id")
-        found = [record[name] for record in self.records for name in names if name in record]
+        ids = [record[name] for record in self.records for name in names if name in record]
         opened = [record["id"] for record in self.records if record.get("type") == "session"]
-        return next(iter([*found, *opened]), "")
+        return next(iter([*ids, *opened]), "")
 
     @property
     def calls(self) -> list[ServedRequest]:

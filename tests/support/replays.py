@@ -46,15 +46,15 @@ def scenario(work: Path) -> dict:
     ]
     rules = [
         {"when": {"subagent": True}, "replies": replies([bash("echo sub > sub.txt")], "sub done")},
-        {"when": {"prompt": "do it"}, "replies": _named("first", first)},
-        {"when": {"prompt": "go on"}, "replies": _named("second", second)},
+        {"when": {"prompt": "do it"}, "replies": _make_replies("first", first)},
+        {"when": {"prompt": "go on"}, "replies": _make_replies("second", second)},
     ]
     return {"rules": rules}
 
 
-def _named(word, told):
+def _make_replies(word, turns):
     """Replies whose tool calls have the same ids whenever they are given: a model that answers the same."""
-    made = replies(*told)
+    made = replies(*turns)
     for at, reply in enumerate(made):
         for number, block in enumerate(reply.get("blocks", ())):
             if "tool" in block:
@@ -73,15 +73,15 @@ class Ground:
 
     def list_requests(self, session_id):
         """What a session's main thread asked, without who asked."""
-        told = [
+        requests = [
             normal(seen.body)
             for seen in list(self._model.requests)
             if seen.headers.get("x-claude-code-session-id") == session_id
             and "x-claude-code-agent-id" not in seen.headers
             and seen.path.partition("?")[0].endswith("/messages")
         ]
-        assert told, "the session asked nothing"
-        return told
+        assert requests, "the session asked nothing"
+        return requests
 
     def count(self):
         return len(self._model.requests)
@@ -94,11 +94,11 @@ class Ground:
             os.environ["PATH"],
         )
 
-    def prepared(self, name, session, turn, asked, run="run"):
-        found = self.source(session, run)
+    def prepare_branch(self, name, session, turn, asked, run="run"):
+        source = self.source(session, run)
         return prepare_branch(
-            found.run,
-            found.build_branch_point(turn),
+            source.run,
+            source.build_branch_point(turn),
             asked,
             (self.root / "runs" / name, 1),
             self.setting,
@@ -106,14 +106,14 @@ class Ground:
 
     def branch(self, name, session, turn, run="run", **asked):
         return continue_run(
-            self.prepared(name, session, turn, ReplayOptions(**asked), run),
+            self.prepare_branch(name, session, turn, ReplayOptions(**asked), run),
             self.setting,
             again=False,
         )
 
 
 @contextmanager
-def recorded(root):
+def recording_ground(root):
     """Record the session on a machine of its own."""
     work = root / "work"
     work.mkdir(parents=True)
@@ -124,23 +124,23 @@ def recorded(root):
         sessions = ("do it", "/compact be brief", "go on")
         given = config(root, None, *sessions, session_mode="chained", base_url=model.url)
         book = run(root, given, env=ground.env)
-        assert [each.stop_reason for tries in book.state.attempts.values() for each in tries] == [
-            "completed"
-        ] * 3
+        assert [
+            attempt.stop_reason for tries in book.state.attempts.values() for attempt in tries
+        ] == ["completed"] * 3
         yield ground
 
 
 def normal(body):
     """A request without who asks; a subagent's id and how long it took are not the model's to say again."""
-    told = {key: value for key, value in body.items() if key != "metadata"}
-    return _changed(told)
+    fields = {key: value for key, value in body.items() if key != "metadata"}
+    return _replace_ids(fields)
 
 
-def _changed(value):
+def _replace_ids(value):
     if isinstance(value, dict):
-        return {key: _changed(each) for key, each in value.items()}
+        return {key: _replace_ids(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_changed(each) for each in value]
+        return [_replace_ids(item) for item in value]
     return _TOOK.sub("TOOK", _AGENT.sub("AGENT", value)) if isinstance(value, str) else value
 
 

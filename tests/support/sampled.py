@@ -32,13 +32,13 @@ SCRIPT = {
 }
 
 
-def finished(root: Path) -> Path:
+def make_run(root: Path) -> Path:
     """Make the run; `root/runs/run` is its directory."""
     labs.run(root, labs.config(root, SCRIPT, "do it", engine="scripted"))
     return root
 
 
-def copied(made: Path, root: Path) -> Path:
+def copy_run(made: Path, root: Path) -> Path:
     """Copy it, as somebody who moved it would."""
     shutil.copytree(made / "runs", root / "runs", symlinks=True)
     (root / "home").mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,9 @@ def make_source_run(root, **more):
     return run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})
 
 
-def answered(book, request, variant, answers, *, label="", until_width=None, session="session_01"):
+def write_samples(
+    book, request, variant, answers, *, label="", until_width=None, session="session_01"
+):
     """Put answers down as samples of a request; a string is words, else a tool's name and input."""
     for number, answer in enumerate(answers, 1):
         content = (
@@ -26,7 +28,7 @@ def answered(book, request, variant, answers, *, label="", until_width=None, ses
                 {"type": "tool_use", "id": f"toolu_{number}", "name": answer[0], "input": answer[1]}
             ]
         )
-        said = {
+        sample = {
             "id": f"msg_{variant}_{number}",
             "type": "message",
             "role": "assistant",
@@ -37,7 +39,7 @@ def answered(book, request, variant, answers, *, label="", until_width=None, ses
         }
         path = book.path / layout.SampleItem(session, request, variant, number).answer_file
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(said))
+        path.write_text(json.dumps(sample))
     if variant:
         edits = [{"path": ["system"], "original": "a", "replacement": "b"}]
         (path.parent / layout.VARIANT).write_text(

@@ -12,13 +12,13 @@ from flightlog.store.git.worktree import SnapshotDirs
 PROGRAMS = os.environ["PATH"]
 
 
-def opened(work, policy=None, programs=PROGRAMS, outer=None, **options):
+def open_shadow(work, policy=None, programs=PROGRAMS, outer=None, **options):
     seconds = count(1_700_000_000)
     place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/not-here"), programs, outer)
     return open_trees(place, policy, now=lambda: next(seconds), **options)
 
 
-def checked_out(trees, snapshot, into, line):
+def check_out(trees, snapshot, into, line):
     """Lay a snapshot out in a new directory, which gets a line of its own."""
     into.mkdir()
     place = SnapshotDirs(
@@ -41,18 +41,18 @@ def names(work):
 
 def content(folder):
     """Every file of a tree but git's own: kind, mode bit, bytes."""
-    found = {}
+    files = {}
     for path in sorted(folder.rglob("*")):
         if ".git" in path.relative_to(folder).parts or (path.is_dir() and not path.is_symlink()):
             continue
         status = path.lstat()
         data = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-        found[str(path.relative_to(folder))] = (
+        files[str(path.relative_to(folder))] = (
             path.is_symlink(),
             bool(status.st_mode & stat.S_IXUSR),
             data,
         )
-    return found
+    return files
 
 
 def kinds(trees, before, after):

@@ -146,6 +146,62 @@ def _helpers() -> list[tuple[str, str]]:
     ]
 
 
+# Variables are named after what they hold; in tests and tools `found` says too little as well.
+VAGUE_VARIABLES = frozenset({"each", "told", "said", "kept", "held", "it"})
+
+
+def vague_variables() -> list[str]:
+    """Return every variable and parameter of src, tests and tools whose name does not say what it holds."""
+    words = {
+        "src": VAGUE_VARIABLES,
+        **dict.fromkeys(("tests", "tools"), VAGUE_VARIABLES | {"found"}),
+    }
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for top, banned in words.items()
+        for path in sorted((ROOT / top).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.arg | ast.Name)
+        and not isinstance(getattr(node, "ctx", None), ast.Load)
+        if (name := node.arg if isinstance(node, ast.arg) else node.id) in banned
+    ]
+
+
+# Options, variables, files and record types of Claude Code that no other client has.
+CLAUDE_CODE_NAME = re.compile(
+    r"--(allowedTools|disallowedTools|output-format|permission-mode|mcp-config|settings|effort|fork-session)\b"
+    r"|\bCLAUDE_(CODE|CONFIG|PROJECT|PLUGIN)_\w+|\.claude\b(?!\.)|\bCLAUDE\.md\b"
+    r"|^(api-request(-\w+)?|file-history-\w+|queue-operation|cost-state|last-prompt|ai-title|fork-context-ref"
+    r"|isSidechain|toolUseResult|requestRef|compact_boundary|<synthetic>)$"
+)
+CLAUDE_CODE_PLACES = (
+    "agents/claude_code/",
+    "agents/dialects/",
+    "agents/scripted/",
+    "hooks/",
+    "views/atif/",
+)
+
+
+def names_of_claude_code() -> list[str]:
+    """Return every text outside Claude Code's own packages that only makes sense for that client.
+
+    The registry names each agent's directory; documentation in docstrings may name anything.
+    """
+    places = []
+    for path, tree in _trees().items():
+        if path.startswith(CLAUDE_CODE_PLACES) or path == "agents/__init__.py":
+            continue
+        documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        places += [
+            f"{path}:{node.lineno} {node.value[:60]!r}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if id(node) not in documentation and CLAUDE_CODE_NAME.search(node.value)
+        ]
+    return places
+
+
 def one_word_functions() -> list[str]:
     """Return every function whose name is one word."""
     return [
@@ -157,11 +213,11 @@ def one_word_functions() -> list[str]:
 
 def modules_too_many() -> list[str]:
     """Return the modules that a package has above the limit."""
-    found = []
+    excess = []
     for folder in sorted({path.parent for path in SOURCE.rglob("*.py")} - {SOURCE}):
         modules = sorted(path for path in folder.glob("*.py") if not path.name.startswith("__"))
-        found += [str(path.relative_to(SOURCE)) for path in modules[MODULES_MAX:]]
-    return found
+        excess += [str(path.relative_to(SOURCE)) for path in modules[MODULES_MAX:]]
+    return excess
 
 
 def long_lines() -> list[str]:
@@ -189,17 +245,17 @@ def late_imports() -> list[str]:
 
 def boolean_pairs() -> list[str]:
     """Return every function with two boolean parameters or more; options of a command are exempt."""
-    found = []
+    places = []
     for path, node in _functions():
         parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         booleans = [
-            each
-            for each in parameters
-            if isinstance(each.annotation, ast.Name) and each.annotation.id == "bool"
+            parameter
+            for parameter in parameters
+            if isinstance(parameter.annotation, ast.Name) and parameter.annotation.id == "bool"
         ]
         if len(booleans) > 1 and not node.decorator_list:
-            found.append(f"{path}:{node.lineno} {node.name}")
-    return found
+            places.append(f"{path}:{node.lineno} {node.name}")
+    return places
 
 
 def long_test_names() -> list[str]:
@@ -286,7 +342,7 @@ def repeated_module_names() -> list[str]:
 
 def unexplained_constants() -> list[str]:
     """Return numbers and patterns at module level in `privacy/detect`, `store` and `usage` without a comment."""
-    found = []
+    places = []
     for path, tree in _trees().items():
         if not path.startswith(("privacy/detect/", "store/", "usage/")) or path.endswith(
             "price_table.py"
@@ -302,8 +358,8 @@ def unexplained_constants() -> list[str]:
                 above = lines[node.lineno - 2].lstrip() if node.lineno > 1 else ""
                 own = lines[node.lineno - 1 : node.end_lineno]
                 if not above.startswith("#") and not any("#" in line for line in own):
-                    found.append(f"{path}:{node.lineno}")
-    return found
+                    places.append(f"{path}:{node.lineno}")
+    return places
 
 
 def _is_threshold(value: ast.expr) -> bool:

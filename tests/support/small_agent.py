@@ -28,7 +28,7 @@ RECORDS = (
 
 
 @contextmanager
-def registered():
+def registering_agent():
     """Register the agent, as its package and one line of the registry would."""
     before, folder = agents.REGISTRY, str(Path(__file__).parent / "agents")
     agents.__path__.append(folder)

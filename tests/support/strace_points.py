@@ -61,7 +61,7 @@ def points(code: str, root: Path) -> list[Point]:
     done = run(code, root, "-o", str(trace), "-e", f"trace={CALLS}")
     assert done.returncode == 0, done.stderr
     seen: Counter[str] = Counter()
-    found: list[Point] = []
+    points_seen: list[Point] = []
     inside, main = False, ""
     for line in trace.read_text(errors="replace").splitlines():
         call = re.match(rf"{main or line.split(maxsplit=1)[0]}\s+(\w+)\(", line)
@@ -75,8 +75,8 @@ def points(code: str, root: Path) -> list[Point]:
         elif inside and not line.partition("(")[2].startswith(
             "1,"
         ):  # an acknowledgement is no part of it
-            found.append((call[1], seen[call[1]]))
-    return found
+            points_seen.append((call[1], seen[call[1]]))
+    return points_seen
 
 
 def kill_everywhere(

@@ -15,7 +15,7 @@ from flightlog.archive.archive import Archive
 from flightlog.model.output_files import Redacted
 from flightlog.retro.analysis import analyze
 from flightlog.tracing.providers import TraceContext
-from retro.rooms import make_room, reported
+from retro.rooms import make_room, report_issue
 from support.cli_runs import FLIGHTLOG
 from support.real_agent import Bench
 
@@ -146,20 +146,20 @@ def build(bench) -> Project:
         did(tool(bench, env, "ralph-runtime", "run", "--plan", "plan.yaml", "--autonomous"))
     env = around(bench, "http://127.0.0.1:9")
     did(tool(bench, env, "flightlog", "dataset", "session", "sync-to-jsonl"))
-    return _looked_back(bench, top)
+    return _run_retro(bench, top)
 
 
-def _looked_back(bench, top):
+def _run_retro(bench, top):
     archive = Archive({"claude-code": (str(bench.config),)}, str(bench.recordings))
     (session,) = archive.recordings
     room = make_room(top)
     evidence = f"{session}#1.1"
-    issue = reported(
+    issue = report_issue(
         room, "Totals are rounded too early", "They are.", context={"evidence": evidence}
     )
     meta = json.loads((top / "runs/tax/run_meta.json").read_text())
     analyze.read_archive(
-        room, archive, lambda told: Redacted(told, 0, 0), lambda _project: frozenset()
+        room, archive, lambda document: Redacted(document, 0, 0), lambda _project: frozenset()
     )
     finding = analyze.analyze(room, UTC).patterns[0].id
     commit = git(top, "rev-parse", "HEAD")

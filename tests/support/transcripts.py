@@ -14,7 +14,7 @@ def stamp(second: int = 0) -> str:
     return f"2026-11-02T{12 + second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}.000Z"
 
 
-def user(said: object, number: int = 1, **fields: object) -> dict:
+def user(content: object, number: int = 1, **fields: object) -> dict:
     """A user record; `number` gives its uuid, its time and its parent, the record before."""
     record = {
         "type": "user",
@@ -25,7 +25,7 @@ def user(said: object, number: int = 1, **fields: object) -> dict:
         "cwd": "/home/ada/shop",
         "version": "2.1.325",
         "isSidechain": False,
-        "message": {"role": "user", "content": said},
+        "message": {"role": "user", "content": content},
     }
     return {**record, **fields}
 

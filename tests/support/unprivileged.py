@@ -26,7 +26,7 @@ def run_unprivileged(act: Callable[[], Any]) -> Any:
             os._exit(status)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
-        told = pipe.read()
+        answer = pipe.read()
     _, status = os.waitpid(child, 0)
     assert status == 0, "the function failed"
-    return pickle.loads(told)
+    return pickle.loads(answer)

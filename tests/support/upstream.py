@@ -25,7 +25,7 @@ def answering(answer: Answer) -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            threads.append(threading.Thread(target=_served, args=(connection, answer), daemon=True))
+            threads.append(threading.Thread(target=_serve, args=(connection, answer), daemon=True))
             threads[-1].start()
 
     accepting = threading.Thread(target=accept, daemon=True)
@@ -80,13 +80,13 @@ def parts(answer: bytes) -> tuple[int, dict[str, str], bytes, bool]:
     }
     status = int(lines[0].split(" ")[1]) if lines[0] else 0
     if headers.get("transfer-encoding") == "chunked":
-        body, whole = _unchunked(body)
+        body, whole = _decode_chunks(body)
         return status, headers, body, whole
     length = headers.get("content-length")
     return status, headers, body, length is None or int(length) == len(body)
 
 
-def _unchunked(data: bytes) -> tuple[bytes, bool]:
+def _decode_chunks(data: bytes) -> tuple[bytes, bool]:
     out = []
     while True:
         size, mark, rest = data.partition(b"\r\n")
@@ -101,7 +101,7 @@ def _unchunked(data: bytes) -> tuple[bytes, bool]:
         data = rest[count + 2 :]
 
 
-def _served(connection: socket.socket, answer: Answer) -> None:
+def _serve(connection: socket.socket, answer: Answer) -> None:
     with connection:
         connection.settimeout(10)
         waiting = b""

@@ -49,12 +49,12 @@ def total(items: Sequence[PricedResponse], key: str = "") -> UsageRow:
 
 def blocks(items: Sequence[PricedResponse]) -> list[tuple[int, int]]:
     """Find the 5-hour windows: each begins at the full hour of the first response after the last one ended."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for at_ms in sorted(item.response.at_ms for item in items if item.response.at_ms):
-        if not found or at_ms >= found[-1][1]:
+        if not spans or at_ms >= spans[-1][1]:
             start = at_ms - at_ms % HOUR_MS
-            found.append((start, start + BLOCK_MS))
-    return found
+            spans.append((start, start + BLOCK_MS))
+    return spans
 
 
 def _keys(

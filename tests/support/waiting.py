@@ -38,17 +38,19 @@ def processes():
 def below(pid):
     """The processes a process started, and theirs."""
     parents = {}
-    for each in processes():
+    for process in processes():
         try:
-            parents[each] = int(
-                Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[1]
+            parents[process] = int(
+                Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
             )
         except OSError:
             continue
-    found = {pid}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+    descendants = {pid}
+    while (
+        more := {child for child, parent in parents.items() if parent in descendants} - descendants
+    ):
+        descendants |= more
+    return descendants - {pid}
 
 
 def environ(pid):

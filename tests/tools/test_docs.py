@@ -60,13 +60,13 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path):
         if not man.pages()[name].startswith(".so ")
     )
 
-    said = subprocess.run(
+    rendered = subprocess.run(
         [groff, "-man", "-Tutf8", "-ww", "-P-cbou"], input=bodies, capture_output=True, check=True
     )
 
     assert {"flightlog.1", "flightlog-session-show.1", "harness.1"} <= set(made)
-    assert said.stderr.decode() == ""
-    text = re.sub(r"\s+", " ", said.stdout.decode())
+    assert rendered.stderr.decode() == ""
+    text = re.sub(r"\s+", " ", rendered.stdout.decode())
     assert "flightlog session show [OPTIONS] ADDRESS" in text
     assert "held by another process" in text
 
@@ -108,7 +108,11 @@ def complaint(words, every, aliases):
             if rest[0] in {"…", "NOUN", "|"} or command.invoke_without_command
             else f"no command {rest[0]!r}"
         )
-    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    known = {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
     known |= {"--help", "-h", "--samples", "--debug", "--version"}
     unknown = [
         word.split("=")[0]
@@ -129,9 +133,9 @@ def test_every_command_the_documents_show_exists():
         for shown in CALLED.findall(page.read_text("utf-8")):
             words = re.split(r"\s+(?:#|\||&&|>|<|;|·)", shown)[0].replace("--samples ", "").split()
             seen += 1
-            said = complaint([word.strip("'\"[],.;:()") for word in words], every, aliases)
-            if said:
-                wrong.append(f"{page.relative_to(ROOT)}: {shown[:70]}: {said}")
+            problem = complaint([word.strip("'\"[],.;:()") for word in words], every, aliases)
+            if problem:
+                wrong.append(f"{page.relative_to(ROOT)}: {shown[:70]}: {problem}")
 
     assert wrong == []
     assert seen > 100

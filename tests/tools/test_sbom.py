@@ -47,12 +47,15 @@ def test_document_has_the_fields_that_cyclonedx_requires(document):
         assert component["purl"] == component["bom-ref"]
         assert component.get("scope", "required") in {"required", "optional"}
         assert all(
-            HASH[each["alg"]].fullmatch(each["content"]) for each in component.get("hashes", ())
+            HASH[digest["alg"]].fullmatch(digest["content"])
+            for digest in component.get("hashes", ())
         )
         licenses = component.get("licenses", [])
-        assert all("license" in each for each in licenses) is ("expression" not in str(licenses))
+        assert all("license" in license_entry for license_entry in licenses) is (
+            "expression" not in str(licenses)
+        )
         if len(licenses) > 1:
-            assert all("license" in each for each in licenses)
+            assert all("license" in license_entry for license_entry in licenses)
 
 
 def test_every_pinned_package_and_asset_is_in_it_with_hashes(document):
@@ -62,22 +65,24 @@ def test_every_pinned_package_and_asset_is_in_it_with_hashes(document):
         pinned |= set(re.findall(r"(?m)^([A-Za-z0-9._-]+==[^ ;]+)", text))
     lock = json.loads((ROOT / "tools/web/package-lock.json").read_text())["packages"]
     assets = {
-        f"{key.rpartition('node_modules/')[2]}=={each['version']}"
-        for key, each in lock.items()
-        if key and not each.get("dev")
+        f"{key.rpartition('node_modules/')[2]}=={package['version']}"
+        for key, package in lock.items()
+        if key and not package.get("dev")
     }
 
     components = document["components"]
 
-    assert {f"{each['name']}=={each['version']}" for each in components} == pinned | assets
-    assert [each["name"] for each in components if not each["hashes"]] == []
-    assert "axe-core" not in {each["name"] for each in components}
+    assert {
+        f"{component['name']}=={component['version']}" for component in components
+    } == pinned | assets
+    assert [component["name"] for component in components if not component["hashes"]] == []
+    assert "axe-core" not in {component["name"] for component in components}
 
 
 def test_dependencies_name_components_that_exist(document):
-    refs = [each["bom-ref"] for each in document["components"]]
+    refs = [component["bom-ref"] for component in document["components"]]
     own = document["metadata"]["component"]["bom-ref"]
-    links = {each["ref"]: each["dependsOn"] for each in document["dependencies"]}
+    links = {dependency["ref"]: dependency["dependsOn"] for dependency in document["dependencies"]}
 
     assert len(refs) == len(set(refs))
     assert set(links) == {own, *refs}
@@ -96,7 +101,12 @@ def test_dependencies_name_components_that_exist(document):
 
 
 def test_every_installed_package_has_a_license(document):
-    installed = {re.sub("[-_.]+", "-", each.name).lower() for each in metadata.distributions()}
-    unnamed = {each["name"] for each in document["components"] if "licenses" not in each}
+    installed = {
+        re.sub("[-_.]+", "-", distribution.name).lower()
+        for distribution in metadata.distributions()
+    }
+    unnamed = {
+        component["name"] for component in document["components"] if "licenses" not in component
+    }
 
     assert unnamed & installed == set()

@@ -48,7 +48,8 @@ def test_incidents_of_every_room_become_drafts_once(tmp_path):
         file.write(b'{"kind":"chat","id" Quenneville\n')
     now_ms = time.time() * 1000
     records = [
-        {**each, "timestamp": iso(now_ms)} for each in turn(1, f"{CANARY}'s key is {TOKEN}", "y")
+        {**record, "timestamp": iso(now_ms)}
+        for record in turn(1, f"{CANARY}'s key is {TOKEN}", "y")
     ]
     leaking = ground.write(LEAKING, *records)
     leaking.write_text('{"torn": "Quenneville\n' + leaking.read_text())
@@ -72,10 +73,10 @@ def test_incidents_of_every_room_become_drafts_once(tmp_path):
     first = run(ground, "issue", "process", "--yes", "--json")
     again = run(ground, "issue", "process", "--yes", "--json")
 
-    told = json.loads(first.stdout)
-    rooms = {each["title"].split(":")[0] for each in told["open_issues"]}
+    report = json.loads(first.stdout)
+    rooms = {issue["title"].split(":")[0] for issue in report["open_issues"]}
     assert rooms >= {"loop", "lab", "live", "dataset", "store", "retro"}, (rooms, first.stderr)
-    titles = {each["title"] for each in told["open_issues"]}
+    titles = {issue["title"] for issue in report["open_issues"]}
     assert {"live: secret", "store: damaged recording"} <= titles
     assert any(title.startswith("loop: breaker trip: session-001") for title in titles), titles
     assert json.loads(again.stdout)["imported_issues"] == []

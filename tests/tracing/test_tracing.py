@@ -15,7 +15,7 @@ from flightlog.retro.store import ROOT, RetroStore
 from flightlog.tracing.blame import attribute_lines
 from flightlog.tracing.providers import TraceContext
 from flightlog.tracing.trace import build_trace, find_link
-from retro.rooms import reported
+from retro.rooms import report_issue
 from support.cli_runs import FLIGHTLOG
 from support.real_agent import make_bench
 from support.traced import SHOP, build, git, tool
@@ -32,7 +32,7 @@ def full_trace(project):
     return build_trace(project.commit, project.ground())
 
 
-def test_from_every_kind_to_every_kind(project, full_trace):
+def test_trace_leads_from_every_kind_to_every_kind(project, full_trace):
     starts = {
         kind: f"{kind}:{full_trace.items_of_kind(kind)[0].address}"
         for kind in KINDS
@@ -40,33 +40,33 @@ def test_from_every_kind_to_every_kind(project, full_trace):
     }
     starts["commit"] = project.commit[:10]
     reached = {
-        kind: {each.kind for each in build_trace(written, project.ground()).links}
+        kind: {link.kind for link in build_trace(written, project.ground()).links}
         for kind, written in starts.items()
     }
 
-    missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
+    missing = {kind: set(KINDS) - {kind} - others for kind, others in reached.items()}
 
     assert {kind: kinds for kind, kinds in missing.items() if kinds} == {}
     assert full_trace.broken_links == ()
 
 
 def test_commit_traces_to_steps_that_wrote_its_lines_and_to_its_maker(project, full_trace):
-    steps = {each.address for each in full_trace.items_of_kind("step")}
+    steps = {link.address for link in full_trace.items_of_kind("step")}
 
     assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
-    assert {each.address for each in full_trace.items_of_kind("hunk")} == {
+    assert {link.address for link in full_trace.items_of_kind("hunk")} == {
         f"{project.session}#1.1:shop.py:1",
         f"{project.run}#1.1:work/tax.py:1",
     }
 
 
 def test_the_nearest_of_each_kind_is_shown_with_its_distance(project):
-    told = build_trace(f"{project.session}#1.3", project.ground())
+    trace = build_trace(f"{project.session}#1.3", project.ground())
 
-    assert {each.distance for each in told.items_of_kind("task")} == {"here"}
-    assert {each.distance for each in told.items_of_kind("commit")} == {"same turn"}
-    assert [each.distance for each in told.items_of_kind("run")] == ["same commit"]
-    (request,) = told.items_of_kind("request")
+    assert {link.distance for link in trace.items_of_kind("task")} == {"here"}
+    assert {link.distance for link in trace.items_of_kind("commit")} == {"same turn"}
+    assert [link.distance for link in trace.items_of_kind("run")] == ["same commit"]
+    (request,) = trace.items_of_kind("request")
     assert request.distance == "here"
     assert (
         build_trace(request.address, project.ground()).items_of_kind("step")[0].address
@@ -74,7 +74,7 @@ def test_the_nearest_of_each_kind_is_shown_with_its_distance(project):
     )
 
 
-def test_a_link_that_leads_nowhere_is_said(project):
+def test_broken_link_is_reported_with_its_reason(project):
     room = RetroStore(
         project.top / ROOT,
         Redactor(b"k" * 32),
@@ -83,17 +83,17 @@ def test_a_link_that_leads_nowhere_is_said(project):
     )
     gone = "00000000-0000-4000-8000-000000000000"
     evidence = f"{project.session}#1.1 {project.session}#9 {project.session}#1.77 {gone}#1.1"
-    issue = reported(
+    issue = report_issue(
         room,
         "Names what is not there",
         "x",
         context={"evidence": evidence, "pattern": "no-such-finding"},
     )
 
-    told = build_trace(f"issue:{issue}", project.ground())
+    trace = build_trace(f"issue:{issue}", project.ground())
     ran = project.flightlog("trace", f"issue:{issue}")
 
-    why = {each.target: each.reason for each in told.broken_links}
+    why = {link.target: link.reason for link in trace.broken_links}
     assert why[f"{project.session}#9"] == "no such turn in the recording"
     assert why[f"{project.session}#1.77"] == "no such step in the recording"
     assert why[f"{gone}#1.1"].startswith("no session starts with")
@@ -109,10 +109,10 @@ def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_
         open_runtime(), tmp_path / "moved", Archive({"claude-code": (str(tmp_path / "nothing"),)})
     )
 
-    told = build_trace("row:chat-", elsewhere)
+    trace = build_trace("row:chat-", elsewhere)
 
     assert next(
-        each.reason for each in told.broken_links if each.source.startswith("row:")
+        link.reason for link in trace.broken_links if link.source.startswith("row:")
     ).startswith("no session starts with")
 
 
@@ -132,7 +132,7 @@ def test_a_copied_run_does_not_hide_the_run_it_was_copied_from(project, tmp_path
         assert trace.items_of_kind("session")[0].address == project.run
 
 
-def test_what_is_not_there_or_not_clear_is_refused(project):
+def test_missing_or_ambiguous_address_is_refused(project):
     with pytest.raises(NotFound):
         find_link("nothing-of-the-kind", project.ground())
     with pytest.raises(Invalid, match="start with"):
@@ -142,14 +142,14 @@ def test_what_is_not_there_or_not_clear_is_refused(project):
 
 
 def test_the_json_holds_what_the_screen_shows(project):
-    told = json.loads(project.flightlog("trace", "HEAD", "--json").stdout)
+    document = json.loads(project.flightlog("trace", "HEAD", "--json").stdout)
     shown = project.flightlog("trace", "HEAD", "--all").stdout
 
-    assert told["start"]["address"] == project.commit
-    assert all(each["address"] in shown for each in told["links"])
+    assert document["start"]["address"] == project.commit
+    assert all(link["address"] in shown for link in document["links"])
 
 
-def test_foreign_words_only_show(project):
+def test_foreign_text_in_a_trace_is_inert(project):
     room = RetroStore(
         project.top / ROOT,
         Redactor(b"k" * 32),
@@ -157,17 +157,17 @@ def test_foreign_words_only_show(project):
         lambda: str(uuid.uuid4()),
     )
     context = {"evidence": f"{project.session}#1.1"}
-    issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
+    issue = report_issue(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
 
-    said = [
+    runs = [
         project.flightlog("trace", f"issue:{issue}"),
         project.flightlog("trace", project.session, "--all"),
     ]
 
-    assert all(ran.returncode in {0, 3} for ran in said), "another test leaves a broken link"
-    assert "red" in said[1].stdout
+    assert all(ran.returncode in {0, 3} for ran in runs), "another test leaves a broken link"
+    assert "red" in runs[1].stdout
     assert not any(
-        bad in ran.stdout + ran.stderr for ran in said for bad in ("\x1b", "\x07", "\u202e")
+        bad in ran.stdout + ran.stderr for ran in runs for bad in ("\x1b", "\x07", "\u202e")
     )
 
 
@@ -242,45 +242,46 @@ def test_blame_names_the_prompt_of_uncommitted_and_of_changed_lines(project, tmp
     path.parent.mkdir(parents=True)
     path.write_text(
         "".join(
-            json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records
+            json.dumps({**record, "cwd": str(top), "sessionId": session}) + "\n"
+            for record in records
         )
     )
 
-    told = attribute_lines(
+    lines = attribute_lines(
         top / "shop.py",
         1,
         0,
         TraceContext(open_runtime(), top, Archive({"claude-code": (str(config),)})),
     )
 
-    assert told[1].step == f"{session}#1.1"
-    assert told[1].prompt == "Begin the sum at nought."
-    assert told[1].commit == ""
-    assert told[0].step != told[1].step
-    assert (told[3].step, told[3].attribution) == ("", "no recorded edit holds this line")
+    assert lines[1].step == f"{session}#1.1"
+    assert lines[1].prompt == "Begin the sum at nought."
+    assert lines[1].commit == ""
+    assert lines[0].step != lines[1].step
+    assert (lines[3].step, lines[3].attribution) == ("", "no recorded edit holds this line")
 
 
 def test_blame_says_no_more_than_it_knows(project, tmp_path):
     (project.top / "README").write_text("A shop.\nBy hand.\n")
 
-    told = attribute_lines(project.top / "README", 1, 2, project.ground())
+    lines = attribute_lines(project.top / "README", 1, 2, project.ground())
 
-    assert [(line.step, bool(line.commit)) for line in told] == [("", True), ("", False)]
+    assert [(line.step, bool(line.commit)) for line in lines] == [("", True), ("", False)]
     with pytest.raises(Invalid, match="has 2 lines"):
         attribute_lines(project.top / "README", 1, 9, project.ground())
     with pytest.raises(NotFound):
         attribute_lines(tmp_path / "nothing", 1, 1, project.ground())
 
 
-def test_blame_on_the_command_line(project):
+def test_blame_command_prints_each_line_with_its_prompt(project):
     one = project.flightlog("blame", "shop.py:2")
     all_ = project.flightlog("blame", "shop.py")
-    told = json.loads(project.flightlog("blame", "shop.py:1-2", "--json").stdout)
+    lines = json.loads(project.flightlog("blame", "shop.py:1-2", "--json").stdout)
 
     assert "Write totals with tax" in one.stdout
     assert project.commit in one.stdout
     assert all_.stdout.count(f"{project.session[:8]}#1.1") == 3
-    assert [line["line_number"] for line in told] == [1, 2]
+    assert [line["line_number"] for line in lines] == [1, 2]
 
 
 def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):

@@ -37,42 +37,43 @@ def by_session(ledger):
 
 
 @given(st.lists(lines, max_size=12), births, st.randoms())
-def test_the_order_of_lines_and_files_changes_nothing(said, born, chance):
-    shuffled = [*said, *chance.sample(said, len(said) // 2)]
+def test_the_order_of_lines_and_files_changes_nothing(lines_read, born, chance):
+    shuffled = [*lines_read, *chance.sample(lines_read, len(lines_read) // 2)]
     chance.shuffle(shuffled)
 
     assert (
-        attribute_responses(shuffled, born).responses == attribute_responses(said, born).responses
+        attribute_responses(shuffled, born).responses
+        == attribute_responses(lines_read, born).responses
     )
     assert by_session(attribute_responses(shuffled, born)) == by_session(
-        attribute_responses(said, born)
+        attribute_responses(lines_read, born)
     )
 
 
 @given(st.lists(lines, max_size=12), births)
-def test_each_response_counts_once_as_its_line_with_most_output(said, born):
-    ledger = attribute_responses(said, born)
+def test_each_response_counts_once_as_its_line_with_most_output(lines_read, born):
+    ledger = attribute_responses(lines_read, born)
 
     assert sorted(response.message_id for response in ledger.responses) == sorted(
-        {line.message_id for line in said}
+        {line.message_id for line in lines_read}
     )
     for response in ledger.responses:
-        same = [line for line in said if line.message_id == response.message_id]
+        same = [line for line in lines_read if line.message_id == response.message_id]
         assert response.usage.output_tokens == max(line.usage.output_tokens for line in same)
         assert (response.usage, response.model, response.at_ms) in [
-            (each.usage, each.model, each.at_ms) for each in same
+            (line.usage, line.model, line.at_ms) for line in same
         ]
         assert response.session in {line.session for line in same}
 
 
 @given(st.lists(lines, max_size=12), births)
-def test_a_response_is_a_copy_in_every_session_but_its_own(said, born):
-    ledger = attribute_responses(said, born)
+def test_a_response_is_a_copy_in_every_session_but_its_own(lines_read, born):
+    ledger = attribute_responses(lines_read, born)
 
     for response in ledger.responses:
-        elsewhere = {line.session for line in said if line.message_id == response.message_id} - {
-            response.session
-        }
+        elsewhere = {
+            line.session for line in lines_read if line.message_id == response.message_id
+        } - {response.session}
         assert {
             session for session, copies in ledger.copies.items() if response in copies
         } == elsewhere
@@ -166,10 +167,10 @@ def test_a_message_only_in_a_subagents_file_counts_once(tmp_path):
     inner = [assistant("m2", n, isSidechain=True, agentId="a7") for n in (3, 4)]
     write(tmp_path, "agent-a7", *inner, project=f"shop/{SESSION}/subagents")
 
-    told = report(tmp_path)
+    usage_report = report(tmp_path)
 
-    assert told.total.responses == 2
-    assert [(row.key, row.usage) for row in told.rows] == [(SESSION, Usage(20, 10))]
+    assert usage_report.total.responses == 2
+    assert [(row.key, row.usage) for row in usage_report.rows] == [(SESSION, Usage(20, 10))]
 
 
 def test_a_fork_and_a_cut_copy_add_only_what_is_new(tmp_path):

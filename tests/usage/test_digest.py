@@ -53,30 +53,31 @@ lines = st.builds(
 def groups(draw):
     group = []
     for name in draw(st.sampled_from([("s1",), ("s1", "s2")])):
-        said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
+        session_rows = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
         model = ModelTotal("mystery", 2.5, input_tokens=1)
         totals = draw(
             st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)])
         )
-        group.append(SessionUsage(name, draw(st.integers(0, 2)), said, totals))
+        group.append(SessionUsage(name, draw(st.integers(0, 2)), session_rows, totals))
     return group
 
 
 @given(groups(), st.sampled_from(Breakdown), st.sampled_from(ZONES))
 def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
     ledger = attribute_responses(
-        [row_to_response(row) for said in group for row in said.rows],
-        {said.session: said.first_ms for said in group if said.first_ms},
+        [row_to_response(row) for session in group for row in session.rows],
+        {session.session: session.first_ms for session in group if session.first_ms},
     )
     items = price_responses(
-        ledger.responses, {said.session: said.totals[0] for said in group if said.totals}
+        ledger.responses,
+        {session.session: session.totals[0] for session in group if session.totals},
     )
 
-    told = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0, AGENTS)
+    report = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0, AGENTS)
 
-    assert told.total.usage == total(items).usage
+    assert report.total.usage == total(items).usage
     for ours, theirs in zip(
-        [row for row in told.rows if row.responses], rows(items, by, zone), strict=True
+        [row for row in report.rows if row.responses], rows(items, by, zone), strict=True
     ):
         assert (ours.key, ours.usage, ours.responses, ours.sessions, ours.models, ours.unpriced_models) == (
             theirs.key, theirs.usage, theirs.responses, theirs.sessions, theirs.models, theirs.unpriced_models,
@@ -91,25 +92,25 @@ def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
     row = UsageLine(
         "m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False
     )
-    said = [
+    sessions = [
         SessionUsage("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())
     ]
-    digests = digest_sessions(said, lambda *_: GapEvidence())
+    digests = digest_sessions(sessions, lambda *_: GapEvidence())
 
-    def counted(only):
+    def count_responses(only):
         return build_report(
             filter_digests(digests, only), Breakdown.DAY, UTC, 0, {}
         ).total.responses
 
-    assert counted(UsageFilter()) == 2
-    assert counted(UsageFilter(NOON_MS + 1)) == 1
-    assert counted(UsageFilter(NOON_MS + 2 * HOUR_MS)) == 0
-    assert counted(UsageFilter(project="sho")) == 2
-    assert counted(UsageFilter(project="bank")) == 0
+    assert count_responses(UsageFilter()) == 2
+    assert count_responses(UsageFilter(NOON_MS + 1)) == 1
+    assert count_responses(UsageFilter(NOON_MS + 2 * HOUR_MS)) == 0
+    assert count_responses(UsageFilter(project="sho")) == 2
+    assert count_responses(UsageFilter(project="bank")) == 0
 
 
 def test_a_session_without_a_response_has_a_row_of_its_own():
-    told = build_report(
+    report = build_report(
         digest_sessions([SessionUsage("s1", 1, [], ())], lambda *_: GapEvidence()),
         Breakdown.SESSION,
         UTC,
@@ -117,30 +118,30 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
         {},
     )
 
-    assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
+    assert [(row.key, row.responses, row.cost.usd) for row in report.rows] == [("s1", 0, 0.0)]
 
 
 def test_a_forks_unknown_model_costs_what_the_client_counted_since_then():
     row = UsageLine("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
 
-    def stated(session, usd, counted, as_of_ms):
+    def make_totals(session, usd, counted, as_of_ms):
         return ClientTotals(
             session, usd, NOON_MS - 1, (ModelTotal("mystery", usd, **asdict(counted)),), as_of_ms
         )
 
-    parent = SessionUsage("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
+    parent = SessionUsage("s1", 1, [row], (make_totals("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
     fork = SessionUsage(
         "s2",
         2,
         [row._replace(session="s2"), own],
-        (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),),
+        (make_totals("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),),
     )
 
-    told = build_report(
+    report = build_report(
         digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0, {}
     )
 
-    assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
-    assert told.total.cost.usd == 3.0
-    assert [gap for truth in told.reconciliations for gap in truth.gaps] == []
+    assert {row.key: row.cost.usd for row in report.rows} == {"s1": 2.0, "s2": 1.0}
+    assert report.total.cost.usd == 3.0
+    assert [gap for truth in report.reconciliations for gap in truth.gaps] == []

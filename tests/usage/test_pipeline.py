@@ -301,7 +301,7 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     assert report_usage(tmp_path, tmp_path / "index.db")[0].total.responses == 2
 
 
-def test_what_sessions_cost(tmp_path):
+def test_session_rows_have_a_cost_or_none_if_unknown(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
@@ -388,7 +388,7 @@ def test_no_command_waits_for_an_index_to_be_made(corpus, tmp_path):
     again.save()
 
 
-def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
+def test_second_of_two_index_writers_leaves_it_alone(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
     early = UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db")
     early.report(Breakdown.SESSION, UTC)

@@ -46,9 +46,9 @@ def ms(at):
     return int(at.timestamp() * 1000)
 
 
-def judged(model, usage, at, provider="anthropic"):
+def judge_price(model, usage, at, provider="anthropic"):
     model = f"qwen/{model}" if provider == "openrouter" else model
-    said = JudgeUsage(
+    judge_usage = JudgeUsage(
         input_tokens=usage.prompt_tokens,
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
@@ -57,7 +57,7 @@ def judged(model, usage, at, provider="anthropic"):
         web_searches=usage.web_searches,
     )
     return float(
-        calc_price(said, model, provider_id=provider, genai_request_timestamp=at).total_price
+        calc_price(judge_usage, model, provider_id=provider, genai_request_timestamp=at).total_price
     )
 
 
@@ -66,7 +66,7 @@ def judged(model, usage, at, provider="anthropic"):
 def test_every_model_costs_what_the_judge_says(model, usage, at):
     ours = price(model, usage, ms(at))
 
-    assert ours.usd == pytest.approx(judged(model, usage, at), rel=1e-9, abs=1e-9)
+    assert ours.usd == pytest.approx(judge_price(model, usage, at), rel=1e-9, abs=1e-9)
     assert ours.source is CostSource.TABLE
 
 
@@ -77,7 +77,7 @@ def test_every_other_model_costs_what_its_provider_asks(named, usage, at):
 
     ours = price(model, usage, ms(at))
 
-    assert ours.usd == pytest.approx(judged(model, usage, at, provider), rel=1e-9, abs=1e-9)
+    assert ours.usd == pytest.approx(judge_price(model, usage, at, provider), rel=1e-9, abs=1e-9)
     assert ours.source.value == f"price table: {provider}"
 
 
@@ -124,7 +124,7 @@ def test_every_text_model_of_a_maker_is_in_the_table(provider):
 def test_a_million_tokens_of_a_class_cost_the_figure_in_the_source(provider, model):
     source_name = f"qwen/{model}" if provider == "openrouter" else model
     (figures,) = [
-        found.prices for found in JUDGE[provider].models if found.id.lower() == source_name
+        entry.prices for entry in JUDGE[provider].models if entry.id.lower() == source_name
     ]
 
     def figure(*names, prompt=MILLION):
@@ -172,8 +172,8 @@ def test_a_band_of_prices_begins_one_token_above_its_threshold():
                     assert above - first > 1000 * bands[number][0] / 1e6
                     for tokens in (threshold - 1, threshold, threshold + 1):
                         usage = Usage(tokens - 2, 1, 1, 1)
-                        told = judged(name, usage, at, provider)
-                        assert price(name, usage, ms(at)).usd == pytest.approx(told)
+                        expected_usd = judge_price(name, usage, at, provider)
+                        assert price(name, usage, ms(at)).usd == pytest.approx(expected_usd)
     assert {("anthropic", 200_000), ("openai", 272_000), ("google", 200_000)} <= met
     assert {("openrouter", 32_000), ("openrouter", 128_000), ("x-ai", 199_999)} <= met
 
@@ -209,7 +209,7 @@ def test_without_a_time_a_price_of_the_future_does_not_apply():
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("alias", "meant"),
     [
         ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
         ("anthropic.claude-3-5-haiku-20241022-v1:0", "claude-3-5-haiku-latest"),
@@ -227,15 +227,15 @@ def test_without_a_time_a_price_of_the_future_does_not_apply():
         ("anthropic.claude-v2:1", "claude-2"),
     ],
 )
-def test_the_names_of_cloud_vendors_are_the_same_models(said, meant):
+def test_the_names_of_cloud_vendors_are_the_same_models(alias, meant):
     usage = Usage(1000, 100, 10_000, 300, 50, 2)
 
-    assert price(said, usage) == price(meant, usage)
-    assert price(said, usage).usd
+    assert price(alias, usage) == price(meant, usage)
+    assert price(alias, usage).usd
 
 
 @pytest.mark.parametrize(
-    ("said", "meant", "provider"),
+    ("alias", "meant", "provider"),
     [
         ("openai/gpt-5.6-sol", "gpt-5.6-sol", "openai"),
         ("github-copilot/gpt-5.6-sol", "gpt-5.6-sol", "openai"),
@@ -255,11 +255,11 @@ def test_the_names_of_cloud_vendors_are_the_same_models(said, meant):
         ("qwen3-coder-plus-2025-09-23", "qwen3-coder-plus", "openrouter"),
     ],
 )
-def test_a_name_is_priced_with_its_prefixes_and_its_date(said, meant, provider):
+def test_a_name_is_priced_with_its_prefixes_and_its_date(alias, meant, provider):
     usage = Usage(1000, 100, 10_000, 300)
 
-    assert price(said, usage) == price(meant, usage)
-    assert price(said, usage).source.value == f"price table: {provider}"
+    assert price(alias, usage) == price(meant, usage)
+    assert price(alias, usage).source.value == f"price table: {provider}"
 
 
 @pytest.mark.parametrize("prefix", ["anthropic/", "openrouter/anthropic/", "github-copilot/"])

@@ -45,14 +45,14 @@ def adds_up(truth):
 
 @pytest.mark.parametrize("case", CURRENT)
 def test_recorded_unrecorded_and_inherited_add_up_to_the_clients_own_total(tmp_path, case):
-    told = truths(tmp_path, case)
+    by_session = truths(tmp_path, case)
 
-    assert bool(told) is (case != "2.1.325/killed-sigkill")
-    assert all(adds_up(truth) for truth in told)
+    assert bool(by_session) is (case != "2.1.325/killed-sigkill")
+    assert all(adds_up(truth) for truth in by_session)
 
 
 @pytest.mark.parametrize("case", CURRENT)
-def test_where_they_differ_the_reason_is_the_right_one(tmp_path, case):
+def test_each_difference_has_the_right_reason(tmp_path, case):
     gaps = [gap for truth in truths(tmp_path, case) for gap in truth.gaps]
 
     expected = EXPLAINED.get(case.removeprefix("2.1.325/"))
@@ -63,18 +63,18 @@ def test_where_they_differ_the_reason_is_the_right_one(tmp_path, case):
 
 
 def test_a_fork_inherits_and_a_copy_counts_only_its_own_beside_the_parent(tmp_path):
-    told = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
+    by_session = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
 
-    assert all(adds_up(truth) for truth in told.values())
-    assert len(told) == 28
+    assert all(adds_up(truth) for truth in by_session.values())
+    assert len(by_session) == 28
     for fork in ("cceeb00c", "92a86220"):
-        assert told[fork].inherited_from.startswith("2123f2df")
-        assert told[fork].inherited == told["2123f2df"].client.usage
-        assert not told[fork].gaps
+        assert by_session[fork].inherited_from.startswith("2123f2df")
+        assert by_session[fork].inherited == by_session["2123f2df"].client.usage
+        assert not by_session[fork].gaps
     for copy in ("c10e876b", "200cb118"):
-        assert not told[copy].inherited
-        assert told[copy].recorded == told[copy].client.usage
-        assert not told[copy].gaps
+        assert not by_session[copy].inherited
+        assert by_session[copy].recorded == by_session[copy].client.usage
+        assert not by_session[copy].gaps
 
 
 def test_eighteen_recordings_equal_the_client_and_nine_are_explained(tmp_path):
@@ -116,11 +116,11 @@ def test_a_client_without_dollars_leaves_the_cost_of_a_gap_unknown():
     late = ClientTotals("s", None, 0, (ModelTotal("m", None, input_tokens=9),), credits=1.5)
     totals = SessionTotals("s", Usage(input_tokens=4), 0.5, 0, (), ())
 
-    told = reconcile(totals, {"s": [late, early]}, lambda *_: GapEvidence())
+    reconciliation = reconcile(totals, {"s": [late, early]}, lambda *_: GapEvidence())
 
-    assert told.client == late
-    assert [(gap.usage, gap.cost_usd) for gap in told.gaps] == [(Usage(5), None)]
-    assert unpack_reconciliation(pack_reconciliation(told)) == told
+    assert reconciliation.client == late
+    assert [(gap.usage, gap.cost_usd) for gap in reconciliation.gaps] == [(Usage(5), None)]
+    assert unpack_reconciliation(pack_reconciliation(reconciliation)) == reconciliation
 
 
 def test_no_part_of_a_gap_has_a_cost_if_the_client_counts_no_dollars():
@@ -128,9 +128,9 @@ def test_no_part_of_a_gap_has_a_cost_if_the_client_counts_no_dollars():
     copied = ModelResponse("m1", "s", "m", Usage(4), 1)
     totals = SessionTotals("s", Usage(4), 0.5, 0, ((copied, 0.5),), ())
 
-    told = reconcile(totals, {"s": [client]}, lambda *_: GapEvidence())
+    reconciliation = reconcile(totals, {"s": [client]}, lambda *_: GapEvidence())
 
-    assert [(gap.reason, gap.cost_usd) for gap in told.gaps] == [
+    assert [(gap.reason, gap.cost_usd) for gap in reconciliation.gaps] == [
         (GapReason.COPY, None),
         (GapReason.UNKNOWN, None),
     ]

@@ -34,10 +34,10 @@ times = st.lists(st.integers(1_700_000_000_000, 1_700_600_000_000), min_size=1, 
 
 
 def at(*moments):
-    said = (
+    responses = (
         replace(LINE, message_id=f"m{place}", at_ms=moment) for place, moment in enumerate(moments)
     )
-    return price_responses(said, {})
+    return price_responses(responses, {})
 
 
 def ms(stamp):
@@ -50,12 +50,12 @@ def keys(items, by, zone=UTC):
 
 @given(times)
 def test_a_block_starts_at_a_full_hour_and_holds_five_hours(moments):
-    found = blocks(at(*moments))
+    spans = blocks(at(*moments))
 
-    assert all(start % HOUR_MS == 0 and end - start == BLOCK_MS for start, end in found)
-    assert all(before[1] <= after[0] for before, after in pairwise(found))
-    assert all(sum(start <= moment < end for start, end in found) == 1 for moment in moments)
-    assert all(any(start <= moment < start + HOUR_MS for moment in moments) for start, _ in found)
+    assert all(start % HOUR_MS == 0 and end - start == BLOCK_MS for start, end in spans)
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert all(sum(start <= moment < end for start, end in spans) == 1 for moment in moments)
+    assert all(any(start <= moment < start + HOUR_MS for moment in moments) for start, _ in spans)
     assert sum(keys(at(*moments), Breakdown.BLOCK).values()) == len(moments)
 
 
@@ -67,9 +67,13 @@ def test_a_block_begins_with_the_first_response_after_the_last_block():
         "2026-11-03T03:30:00Z",
     ]
 
-    told = keys(at(*map(ms, moments)), Breakdown.BLOCK)
+    counts = keys(at(*map(ms, moments)), Breakdown.BLOCK)
 
-    assert told == {"2026-11-02T09:00:00Z": 2, "2026-11-02T14:00:00Z": 1, "2026-11-03T03:00:00Z": 1}
+    assert counts == {
+        "2026-11-02T09:00:00Z": 2,
+        "2026-11-02T14:00:00Z": 1,
+        "2026-11-03T03:00:00Z": 1,
+    }
 
 
 def test_days_and_months_are_those_of_the_time_zone():
@@ -97,11 +101,11 @@ def test_a_day_is_as_long_as_the_clock_says_when_summer_time_changes(day, hours)
 def test_the_rows_of_any_break_down_add_up_to_the_total(moments, by):
     items = at(*moments)
 
-    told = rows(items, by, BERLIN)
+    breakdown_rows = rows(items, by, BERLIN)
 
-    assert sum((row.usage for row in told), Usage()) == total(items).usage
-    assert sum(row.cost.usd for row in told) == pytest.approx(total(items).cost.usd)
-    assert [row.key for row in told] == sorted(row.key for row in told)
+    assert sum((row.usage for row in breakdown_rows), Usage()) == total(items).usage
+    assert sum(row.cost.usd for row in breakdown_rows) == pytest.approx(total(items).cost.usd)
+    assert [row.key for row in breakdown_rows] == sorted(row.key for row in breakdown_rows)
 
 
 def test_a_response_without_a_time_is_counted_and_belongs_to_no_day():
@@ -128,9 +132,9 @@ def test_what_the_client_said_of_an_unknown_model_is_shared_out_whole(counts, us
         replace(LINE, message_id=f"m{n}", model="mystery", usage=Usage(many))
         for n, many in enumerate(counts)
     ]
-    said = {"s1": ClientTotals("s1", usd, 0, (ModelTotal("mystery", usd),))}
+    client = {"s1": ClientTotals("s1", usd, 0, (ModelTotal("mystery", usd),))}
 
-    items = price_responses([*lines, LINE], said)
+    items = price_responses([*lines, LINE], client)
 
     shared = [item.cost for item in items if item.response.model == "mystery"]
     assert sum(cost.usd for cost in shared) == pytest.approx(usd, rel=1e-12)
@@ -143,16 +147,16 @@ def test_without_a_word_of_the_client_an_unknown_model_stays_unknown():
     elsewhere = {"s2": ClientTotals("s2", 1.0, 0, (ModelTotal("mystery", 1.0),))}
     unsaid = {"s1": ClientTotals("s1", 1.0, 0, (ModelTotal("mystery", 0.0),))}
 
-    for said in ({}, elsewhere, unsaid):
-        (item,) = price_responses([mystery], said)
+    for client in ({}, elsewhere, unsaid):
+        (item,) = price_responses([mystery], client)
         assert item.cost == Cost(None, CostSource.UNKNOWN)
         assert total([item]).unpriced_models == ("mystery",)
 
 
 def test_a_known_price_is_not_replaced_by_the_clients():
-    said = {"s1": ClientTotals("s1", 99.0, 0, (ModelTotal(LINE.model, 99.0),))}
+    client = {"s1": ClientTotals("s1", 99.0, 0, (ModelTotal(LINE.model, 99.0),))}
 
-    assert price_responses([LINE], said) == price_responses([LINE], {})
+    assert price_responses([LINE], client) == price_responses([LINE], {})
 
 
 def test_sums_say_what_they_are_made_of():
@@ -195,10 +199,10 @@ def test_a_total_counts_responses_sessions_and_models():
         )
     ]
 
-    told = total(items, "key")
+    row = total(items, "key")
 
-    assert (told.key, told.responses, told.sessions) == ("key", 2, 2)
-    assert (told.models, told.unpriced_models) == (("claude-opus-5-5", "mystery"), ("mystery",))
-    assert (told.first_ms, told.last_ms) == (1793620800000, 1793620800001)
+    assert (row.key, row.responses, row.sessions) == ("key", 2, 2)
+    assert (row.models, row.unpriced_models) == (("claude-opus-5-5", "mystery"), ("mystery",))
+    assert (row.first_ms, row.last_ms) == (1793620800000, 1793620800001)
     assert total([]).usage == Usage()
     assert isinstance(items[0], PricedResponse)

@@ -12,21 +12,21 @@ GAPS = (
 
 
 def test_a_row_names_its_tokens_and_an_unknown_cost_is_null():
-    told = row_json(ROW)
+    document = row_json(ROW)
 
     assert (
-        told["input_tokens"],
-        told["output_tokens"],
-        told["cache_read_tokens"],
-        told["cache_write_tokens"],
+        document["input_tokens"],
+        document["output_tokens"],
+        document["cache_read_tokens"],
+        document["cache_write_tokens"],
     ) == (
         1,
         2,
         3,
         9,
     )
-    assert told["cost_usd"] is None
-    assert told["unpriced_models"] == ["m"]
+    assert document["cost_usd"] is None
+    assert document["unpriced_models"] == ["m"]
 
 
 def test_gaps_are_summed_and_a_single_reason_is_named():
@@ -40,10 +40,15 @@ def test_gaps_are_summed_and_a_single_reason_is_named():
 def test_a_truth_says_what_was_inherited_and_from_whom():
     client = ClientTotals("s", 2.0, 0, (ModelTotal("m", 2.0, input_tokens=9),))
 
-    told = reconciliation_json(Reconciliation("s", client, Usage(), 0.0, Usage(3), 1.25, "p", GAPS))
+    document = reconciliation_json(
+        Reconciliation("s", client, Usage(), 0.0, Usage(3), 1.25, "p", GAPS)
+    )
 
-    assert told["client_total"]["cost_usd"] == 2.0
-    assert (told["inherited_usage"]["from_session"], told["inherited_usage"]["cost_usd"]) == (
+    assert document["client_total"]["cost_usd"] == 2.0
+    assert (
+        document["inherited_usage"]["from_session"],
+        document["inherited_usage"]["cost_usd"],
+    ) == (
         "p",
         1.25,
     )

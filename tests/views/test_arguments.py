@@ -4,7 +4,7 @@ from flightlog.views.transcript import format_arguments
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "text"),
     [
         ({}, ""),
         ({"command": "ls", "description": "List"}, "ls"),
@@ -18,5 +18,5 @@ from flightlog.views.transcript import format_arguments
         ({"odd": "é"}, '{"odd": "é"}'),
     ],
 )
-def test_the_telling_argument_comes_first_and_a_change_reads_like_a_diff(given, told):
-    assert format_arguments(given) == told
+def test_main_argument_comes_first_and_an_edit_reads_like_a_diff(given, text):
+    assert format_arguments(given) == text

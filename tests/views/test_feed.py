@@ -10,29 +10,29 @@ from flightlog.views.transcript_formats import LINES_MAX, FollowFormatter, first
 from support.recordings import ROOT
 
 
-def fed(path, times=1):
+def feed_lines(path, times=1):
     feed = FollowFormatter()
-    found = [
+    items = [
         item for _ in range(times) for item in entries(SessionFile(str(path), path.stem, 0, 0))
     ]
     return [
-        line for item in found if not isinstance(item, Damage) for line in feed.render_lines(item)
+        line for item in items if not isinstance(item, Damage) for line in feed.render_lines(item)
     ]
 
 
 @pytest.mark.parametrize(
     "path", sorted(ROOT.glob("2.1.325/*/transcripts/*.jsonl")), ids=lambda path: path.parts[-3]
 )
-def test_reading_twice_tells_once(path):
-    assert fed(path, times=2) == fed(path)
+def test_reading_twice_prints_each_line_once(path):
+    assert feed_lines(path, times=2) == feed_lines(path)
 
 
 def test_prompts_calls_and_results_are_shown_in_their_order():
     (path,) = ROOT.glob("2.1.325/thinking/transcripts/*.jsonl")
 
-    told = [(line.kind, line.text) for line in fed(path)]
+    lines = [(line.kind, line.text) for line in feed_lines(path)]
 
-    assert [kind for kind, _ in told] == [
+    assert [kind for kind, _ in lines] == [
         TranscriptLineKind.TURN,
         TranscriptLineKind.PROMPT,
         TranscriptLineKind.STEP,
@@ -46,15 +46,17 @@ def test_prompts_calls_and_results_are_shown_in_their_order():
         TranscriptLineKind.THINKING,
         TranscriptLineKind.TEXT,
     ]
-    assert told[6][1].startswith("Bash echo 42")
+    assert lines[6][1].startswith("Bash echo 42")
 
 
 def test_an_image_and_a_failure_are_marked_as_such():
     (odd,) = ROOT.glob("2.1.325/odd-outputs/transcripts/*.jsonl")
     (denied,) = ROOT.glob("2.1.325/permission-denied/transcripts/*.jsonl")
 
-    assert "1 image" in [line.text for line in fed(odd) if line.kind is TranscriptLineKind.RESULT]
-    assert [line.kind for line in fed(denied)].count(TranscriptLineKind.FAILURE) == 2
+    assert "1 image" in [
+        line.text for line in feed_lines(odd) if line.kind is TranscriptLineKind.RESULT
+    ]
+    assert [line.kind for line in feed_lines(denied)].count(TranscriptLineKind.FAILURE) == 2
 
 
 def test_compaction_and_unknown_records_are_notes():
@@ -62,7 +64,7 @@ def test_compaction_and_unknown_records_are_notes():
 
     assert any(
         line.text.startswith("compaction: ")
-        for line in fed(path)
+        for line in feed_lines(path)
         if line.kind is TranscriptLineKind.NOTE
     )
 

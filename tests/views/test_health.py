@@ -6,8 +6,8 @@ from support.recordings import archive
 
 
 def make_summary(tmp_path, **more):
-    found = archive(tmp_path, "2.1.325/single-turn")
-    return replace(outline_session(found.read_session(found.latest_session())).summary, **more)
+    source = archive(tmp_path, "2.1.325/single-turn")
+    return replace(outline_session(source.read_session(source.latest_session())).summary, **more)
 
 
 def test_a_session_without_faults_is_good(tmp_path):
@@ -18,13 +18,13 @@ def test_a_session_without_steps_is_quiet_not_healthy(tmp_path):
     assert judge_health(make_summary(tmp_path, steps=0)).level is HealthLevel.QUIET
 
 
-def test_each_reason_is_said(tmp_path):
-    found = judge_health(
+def test_health_lists_each_reason(tmp_path):
+    health = judge_health(
         make_summary(tmp_path, failed_tool_calls=1, tool_calls=40, compactions=2, unknown_records=1)
     )
 
-    assert found.level is HealthLevel.LOOK
-    assert found.reasons == (
+    assert health.level is HealthLevel.LOOK
+    assert health.reasons == (
         "1 of 40 tool calls failed",
         "context compacted 2 times",
         "1 record of unknown type",

@@ -71,10 +71,10 @@ def paths(value, at=()):
         yield from paths(item, (*at, key))
 
 
-def changed(value, at, new):
+def replace_value(value, at, new):
     if not at:
         return new
-    inner = changed(value[at[0]], at[1:], new)
+    inner = replace_value(value[at[0]], at[1:], new)
     return (
         {**value, at[0]: inner}
         if isinstance(value, dict)
@@ -91,9 +91,9 @@ def transcripts(draw):
     for _ in range(draw(st.integers(1, 6))):
         place = draw(st.integers(0, len(records) - 1))
         at = draw(
-            st.sampled_from([each for each in paths(records[place]) if each and each != ("type",)])
+            st.sampled_from([path for path in paths(records[place]) if path and path != ("type",)])
         )
-        records[place] = changed(records[place], at, draw(ODD))
+        records[place] = replace_value(records[place], at, draw(ODD))
     for _ in range(draw(st.integers(0, 3))):
         records.append(draw(st.sampled_from(records)))
     return records
@@ -109,14 +109,14 @@ def test_any_recording_can_be_shown_counted_and_exported(records):
         door = archive(Path(folder), *records)
         session = door.read_session(SESSION)
         report = door.usage_report(Breakdown.DAY, UTC)
-        told = list(
+        entries_read = list(
             entries(
                 SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)
             )
         )
         lines = list(render_session(session, RenderOptions(is_full=True)))
 
-    items = [item for item in told if not isinstance(item, Damage)]
+    items = [item for item in entries_read if not isinstance(item, Damage)]
     for form in (as_text, as_markdown):
         assert form(lines)
     assert 'id="timeline"' in render_export_page(SessionDocument(session), TEMPLATES)
@@ -148,20 +148,20 @@ def test_any_recording_becomes_a_trajectory_of_the_right_shape(records, version)
         )
     files = dict(bundle.iter_files())
 
-    found = {
+    findings = {
         finding.rule
         for name in bundle.documents
         for finding in lint_trajectory(files[name], files.__contains__)
     }
-    assert found <= ODDITIES
+    assert findings <= ODDITIES
 
 
 def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
-    told = archive(
+    session = archive(
         tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)
     ).read_session(SESSION)
 
-    text = as_text(render_session(told, RenderOptions()))
+    text = as_text(render_session(session, RenderOptions()))
 
     assert "unknown record: hologram with beam, type" in text
     assert "unknown record type hologram, 1 time" in text
@@ -169,9 +169,9 @@ def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
 
 
 def test_damage_is_one_visible_line_in_the_story(tmp_path):
-    told = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).read_session(SESSION)
+    session = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).read_session(SESSION)
 
-    assert "damaged: 5 bytes at" in as_text(render_session(told, RenderOptions()))
+    assert "damaged: 5 bytes at" in as_text(render_session(session, RenderOptions()))
 
 
 def test_parents_in_cycles_and_records_of_one_name_are_all_shown(tmp_path):

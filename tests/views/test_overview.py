@@ -42,15 +42,15 @@ def list_facts(**fields):
     return [fact.text for fact in iter_facts(replace(TOLD, **fields), UTC)]
 
 
-def test_what_is_deleted_within_the_days_is_named_the_first_first():
+def test_sessions_that_expire_soon_are_listed_soonest_first():
     old, older, new = (
         replace(ONE, session=name, modified_ms=day * DAY_MS)
         for name, day in (("b", 77), ("a", 76), ("c", 78))
     )
 
-    told = find_expiring_sessions([new, old, older], 30, 100 * DAY_MS, 7)
+    expiring = find_expiring_sessions([new, old, older], 30, 100 * DAY_MS, 7)
 
-    assert [(each.session, each.deletion_ms) for each in told] == [
+    assert [(session.session, session.deletion_ms) for session in expiring] == [
         ("a", 106 * DAY_MS),
         ("b", 107 * DAY_MS),
     ]
@@ -66,6 +66,7 @@ def test_projects_rank_by_turns_then_cost():
 
     assert [share.project for share in rank_projects(all_of, 3)] == ["/bank", "/shop", "/a"]
     assert [share.project for share in rank_projects(all_of, 1)] == ["/bank"]
+    assert [share.cost_usd for share in rank_projects(all_of, 3)] == [1.0, 1.0, None]
 
 
 def test_the_most_expensive_prompt_is_the_one_that_cost_most():
@@ -87,7 +88,7 @@ def test_the_most_expensive_prompt_is_the_one_that_cost_most():
     assert most_expensive_prompt([ONE]) is None
 
 
-def test_only_what_is_true_is_said():
+def test_overview_lists_only_facts_that_apply():
     assert len(list_facts()) == 4
     assert "than is on record" not in " ".join(list_facts(unrecorded_cost_usd=0.00001))
     assert "$0.5000 more than is on record" in " ".join(list_facts(unrecorded_cost_usd=0.5))
@@ -105,7 +106,7 @@ def test_samples_are_never_taken_for_the_persons_own():
     assert commands[-1] == "flightlog demo"
 
 
-def test_what_was_not_scanned_in_time_is_said_with_the_command():
+def test_unscanned_sessions_are_reported_with_the_command():
     facts = list(iter_facts(replace(TOLD, sessions_not_scanned=2), UTC))
 
     assert facts[-1].text == "2 sessions not scanned for secrets"

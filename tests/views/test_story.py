@@ -12,9 +12,9 @@ from support.recordings import CASES, archive
 def test_every_recording_tells_its_golden_story(tmp_path, case):
     sessions = sorted(archive(tmp_path, case).iter_sessions(), key=lambda session: session.id)
 
-    told = "\n".join(as_text(render_session(session, RenderOptions())) for session in sessions)
+    story = "\n".join(as_text(render_session(session, RenderOptions())) for session in sessions)
 
-    assert_golden(f"stories/{case.replace('/', '-')}.txt", told)
+    assert_golden(f"stories/{case.replace('/', '-')}.txt", story)
 
 
 def test_a_story_in_markdown_is_golden(tmp_path):
@@ -66,7 +66,7 @@ def test_long_output_is_cut_with_the_command_that_shows_it_all(tmp_path):
 def test_a_subagents_address_tells_its_whole_thread(tmp_path):
     session = archive(tmp_path, "2.1.325/subagent-foreground").read_session("7575a0bb")
 
-    told = as_text(render_passage(session, parse_address("7575a0bb@a18a8ad0"), RenderOptions()))
+    story = as_text(render_passage(session, parse_address("7575a0bb@a18a8ad0"), RenderOptions()))
 
-    assert told.startswith("@a18a8ad043c6ab8dd  ")
-    assert "wc -l" in told
+    assert story.startswith("@a18a8ad043c6ab8dd  ")
+    assert "wc -l" in story

@@ -49,12 +49,12 @@ def test_no_text_in_markdown_becomes_html_a_link_or_an_image(lines):
 
 @example(["a\n```\nb", "````\n~~~\n```"])
 @given(st.lists(foreign, min_size=1, max_size=5))
-def test_every_word_in_markdown_stays_in_its_own_fence(said):
+def test_every_word_in_markdown_stays_in_its_own_fence(texts):
     tokens = MarkdownIt("commonmark").parse(
-        as_markdown(TranscriptLine(TranscriptLineKind.RESULT, 1, text) for text in said)
+        as_markdown(TranscriptLine(TranscriptLineKind.RESULT, 1, text) for text in texts)
     )
 
-    assert sum(token.type == "fence" for token in tokens) == len(said)
+    assert sum(token.type == "fence" for token in tokens) == len(texts)
     assert {token.type for token in tokens} == {
         "paragraph_open",
         "inline",
@@ -79,7 +79,7 @@ def test_depth_marks_and_addresses_are_shown():
 
 
 def test_the_session_is_left_out_of_an_address_its_reader_knows():
-    assert [short_address(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == [
+    assert [short_address(address) for address in ("s1", "s1#1.2", "s1@a#1", "")] == [
         "s1",
         "#1.2",
         "@a#1",
@@ -87,5 +87,5 @@ def test_the_session_is_left_out_of_an_address_its_reader_knows():
     ]
 
 
-def test_no_story_is_an_empty_text():
+def test_empty_story_renders_as_empty_text():
     assert as_text([]) == ""

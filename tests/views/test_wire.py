@@ -18,7 +18,7 @@ TEXTS = st.text() | st.text(alphabet='\x1b\x9b\x7f\u202e\u2028\x00\udcff\\"ud8')
         max_leaves=6,
     )
 )
-def test_json_means_what_it_was_and_cannot_act(value):
+def test_json_keeps_its_values_and_is_inert(value):
     for text in (as_json(value), as_json_line(value)):
         assert json.loads(text) == msgspec.json.decode(text)
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e\ud800-\udfff]", text)
@@ -28,12 +28,12 @@ def test_json_means_what_it_was_and_cannot_act(value):
 
 
 def test_a_file_name_that_is_no_text_is_written_with_a_mark():
-    (told,) = json.loads(as_json([Damage("/x/\udcff.jsonl", 0, 0, "odd")]))
+    (document,) = json.loads(as_json([Damage("/x/\udcff.jsonl", 0, 0, "odd")]))
 
-    assert told["path"] == "/x/\ufffd.jsonl"
+    assert document["path"] == "/x/\ufffd.jsonl"
 
 
-def test_numbers_that_are_none_are_null_and_large_ones_stay():
+def test_nan_and_infinity_are_null_and_large_numbers_stay():
     assert json.loads(as_json({"a": float("nan"), "b": float("inf"), "c": 10**30})) == {
         "a": None,
         "b": None,

@@ -261,7 +261,9 @@ def test_hostile_recordings_are_only_ever_shown(browser, tmp_path, width):
                 ".some(each => [...each.attributes].some(one => one.name.startsWith('on')))"
             )
         assert (page.dialogs, page.outside()) == ([], [])
-        assert [said for said in page.complaints if "Content Security Policy" in said] == []
+        assert [
+            complaint for complaint in page.complaints if "Content Security Policy" in complaint
+        ] == []
 
 
 @pytest.mark.parametrize("dark", [True, False])
@@ -286,21 +288,25 @@ def test_no_page_has_a_serious_fault_of_access(browser, pages, width, dark):
         "/dataset",
         "/privacy",
         "/doctor?whole",
-        "/sessions/nobody",
+        "/sessions/nosuch",
     )
     for path in (*everywhere, *(others if (width, dark) in OTHERS_SEEN else ())):
         page.go(pages.root + path)
         page.js("new Promise(done => setTimeout(done, 250))")
         page.js(AXE.read_text() + "; true")
-        found = json.loads(
+        violations = json.loads(
             page.js(
                 "axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
             )
         )
         serious = [
-            (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"][:300])
-            for each in found
-            if each["impact"] in {"serious", "critical"}
+            (
+                violation["id"],
+                violation["nodes"][0]["html"][:200],
+                violation["nodes"][0]["failureSummary"][:300],
+            )
+            for violation in violations
+            if violation["impact"] in {"serious", "critical"}
         ]
         assert (path, serious) == (path, [])
         assert page.js("document.documentElement.scrollWidth") <= width, path

@@ -23,7 +23,7 @@ def machine(tmp_path):
     return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(config)}
 
 
-def started(machine, *options):
+def start_server(machine, *options):
     command = [sys.executable, "-m", "flightlog", "serve", *options]
     # As a shell starts what it puts into the background: with SIGINT ignored.
     quiet = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
@@ -32,8 +32,10 @@ def started(machine, *options):
     )
 
 
-def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tmp_path):
-    served = started(machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0", "--json")
+def test_serve_prints_an_address_that_answers_and_ends_on_interrupt(machine, tmp_path):
+    served = start_server(
+        machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0", "--json"
+    )
     address = json.loads(served.stdout.readline())["url"]
     root, _, token = address.partition("/?token=")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
@@ -51,28 +53,29 @@ def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tm
     assert token not in arguments
     assert served.returncode == 130
     assert "Traceback" not in complaints
-    kept = tmp_path / "data" / "web" / "root"
-    assert (kept.read_text().strip(), stat.S_IMODE(kept.stat().st_mode)) == (name, 0o600)
+    root_file = tmp_path / "data" / "web" / "root"
+    assert (root_file.read_text().strip(), stat.S_IMODE(root_file.stat().st_mode)) == (name, 0o600)
     assert token not in "".join(path.read_text() for path in (tmp_path / "data" / "web").iterdir())
 
 
 def test_each_start_has_a_new_token_below_the_same_path(machine):
     addresses = []
     for _ in range(2):
-        served = started(machine, "--json")
+        served = start_server(machine, "--json")
         addresses.append(json.loads(served.stdout.readline())["url"])
         served.send_signal(signal.SIGINT)
         served.communicate(timeout=20)
 
     first, second = (
-        re.fullmatch(r"http://127[.]0[.]0[.]1:\d+(/\w+/)[?]token=(.+)", each) for each in addresses
+        re.fullmatch(r"http://127[.]0[.]0[.]1:\d+(/\w+/)[?]token=(.+)", address)
+        for address in addresses
     )
     assert first[1] == second[1]
     assert first[2] != second[2]
 
 
 def test_half_requests_are_closed_and_malformed_ones_leave_stderr_clean(machine):
-    served = started(machine, "--json")
+    served = start_server(machine, "--json")
     port = int(re.search(r":(\d+)/", json.loads(served.stdout.readline())["url"])[1])
     halves = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(100)]
     for half in halves:
@@ -96,16 +99,16 @@ def test_half_requests_are_closed_and_malformed_ones_leave_stderr_clean(machine)
     assert complaints.split("\n") == ["stop with Ctrl-C", "", "flightlog: interrupted", ""]
 
 
-def test_a_taken_port_is_said_with_the_next_command(machine):
-    first = started(machine)
+def test_port_in_use_is_reported_with_the_next_command(machine):
+    first = start_server(machine)
     port = re.search(r":(\d+)/", first.stdout.readline())[1]
 
-    second = started(machine, "--port", port)
-    _, said = second.communicate(timeout=20)
+    second = start_server(machine, "--port", port)
+    _, errors = second.communicate(timeout=20)
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=20)
 
-    assert (second.returncode, f"port {port} is in use" in said, "--port 0" in said) == (
+    assert (second.returncode, f"port {port} is in use" in errors, "--port 0" in errors) == (
         75,
         True,
         True,

@@ -26,7 +26,7 @@ def data(tmp_path):
     opened.close()
 
 
-def test_the_list_is_the_archives_own(data):
+def test_list_equals_the_sessions_of_the_archive(data):
     assert until(lambda: data.listing().pending == 0 and data.listing().sessions)
     summaries = open_archive(data.runtime).iter_summaries()
     assert data.listing().sessions == tuple(sort_newest_first(summaries))
@@ -44,7 +44,7 @@ def test_a_session_is_read_once_until_it_changes(data, tmp_path):
 
 def test_hits_stand_in_the_order_of_the_session(data):
     name = next(
-        each for each in open_archive(data.runtime).recordings if each.startswith("2123f2df")
+        name for name in open_archive(data.runtime).recordings if name.startswith("2123f2df")
     )
 
     hits = data.find_in_session(name, "greet", 200)
@@ -57,12 +57,12 @@ def test_hits_stand_in_the_order_of_the_session(data):
 
 
 def test_a_search_names_each_session_once_and_takes_half_a_word(data):
-    found = data.search("subag", 30)
+    results = data.search("subag", 30)
 
-    sessions = {match.hit.session for match in found.matches}
-    assert len(sessions) == len(found.matches) == found.total > 1
-    assert {match.match.lower() for match in found.matches} == {"subag"}
-    assert data.search("subag", 1).total == found.total
+    sessions = {match.hit.session for match in results.matches}
+    assert len(sessions) == len(results.matches) == results.total > 1
+    assert {match.match.lower() for match in results.matches} == {"subag"}
+    assert data.search("subag", 1).total == results.total
 
 
 def test_the_page_takes_the_filters_of_the_command_line(data):
@@ -74,7 +74,7 @@ def test_the_page_takes_the_filters_of_the_command_line(data):
     assert all(re.search(r"\?(subagent=\w+&)?offset=\d+$", match.url) for match in since)
 
 
-def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):
+def test_search_does_not_wait_for_an_index_writer(data, tmp_path):
     before = data.search("greet", 30)
     name = before.matches[0].hit.session
     # The first listing writes to the index; it must not wait for the lock below.
@@ -128,7 +128,7 @@ def _end_process(_, __):
     os._exit(1)
 
 
-def test_what_cannot_be_searched_for_is_refused(data):
+def test_unsearchable_query_is_refused(data):
     with pytest.raises(Invalid):
         data.search("- -", 5)
     with pytest.raises(Invalid):
@@ -137,12 +137,12 @@ def test_what_cannot_be_searched_for_is_refused(data):
         data.search("cost:banana", 5)
 
 
-def test_usage_is_the_books_own(data):
-    told = data.usage_reports([Breakdown.DAY, Breakdown.MODEL])
+def test_usage_equals_the_report_of_the_archive(data):
+    reports = data.usage_reports([Breakdown.DAY, Breakdown.MODEL])
 
-    assert told[Breakdown.DAY] == open_archive(data.runtime).usage_report(Breakdown.DAY, UTC)
+    assert reports[Breakdown.DAY] == open_archive(data.runtime).usage_report(Breakdown.DAY, UTC)
 
 
-def test_no_such_session_is_said(data):
+def test_unknown_session_is_reported(data):
     with pytest.raises(NotFound):
         data.load_session_page("nobody")

@@ -63,12 +63,12 @@ def difference(browser, one, two):
     """How far two pictures are apart: on average, and the share of points that are another colour."""
     blank = browser.page(100, 100)
     seen = [
-        json.loads(blank.js(_SHRUNK % json.dumps(base64.b64encode(each).decode())))
-        for each in (one, two)
+        json.loads(blank.js(_SHRUNK % json.dumps(base64.b64encode(picture).decode())))
+        for picture in (one, two)
     ]
     assert len(seen[0]) == len(seen[1]), "another size"
     apart = [abs(first - second) for first, second in zip(*seen, strict=True)]
-    return sum(apart) / len(apart), sum(each > FAR for each in apart) / len(apart)
+    return sum(apart) / len(apart), sum(distance > FAR for distance in apart) / len(apart)
 
 
 def is_alike(apart):
@@ -113,8 +113,8 @@ def test_a_page_looks_like_its_golden_picture(browser, pages, name, shade, tmp_p
     apart = difference(browser, file.read_bytes(), now)
 
     (tmp_path / file.name).write_bytes(now)
-    said = f"{apart[0]:.1f} apart on average, {apart[1]:.1%} another colour"
-    assert is_alike(apart), f"{said}: compare {tmp_path / file.name} with {file}"
+    summary = f"{apart[0]:.1f} apart on average, {apart[1]:.1%} another colour"
+    assert is_alike(apart), f"{summary}: compare {tmp_path / file.name} with {file}"
 
 
 def test_the_readme_shows_the_session_page_as_it_looks_now(browser, tmp_path):
@@ -138,4 +138,4 @@ def test_the_golden_comparison_forgives_other_letters_and_nothing_else(browser, 
     other = difference(browser, golden, (GOLDEN / "list-light.png").read_bytes())
 
     assert is_alike(letters)
-    assert [is_alike(each) for each in (colour, dark, other)] == [False] * 3
+    assert [is_alike(distances) for distances in (colour, dark, other)] == [False] * 3

@@ -38,7 +38,7 @@ def test_sign_in_sets_a_strict_cookie_with_a_fresh_id_below_the_root(pages):
     )
     assert set(names) == {f"flightlog-{pages.port}"}
     assert len({*ids, TOKEN}) == 3
-    assert min(len(each) for each in ids) >= 43
+    assert min(len(session_id) for session_id in ids) >= 43
 
 
 @pytest.mark.parametrize("value", [TOKEN, "", "x" * 43])
@@ -131,7 +131,7 @@ def test_a_write_needs_our_origin_and_our_header(pages, method):
     assert pages.ask("/", method, Origin=own, X_Flightlog="1").status == 405
 
 
-def test_an_upgrade_is_held_to_the_rules_of_a_write(pages):
+def test_upgrade_request_follows_the_rules_of_a_write(pages):
     assert pages.ask("/", Upgrade="websocket", Connection="Upgrade").status == 403
 
 
@@ -160,7 +160,7 @@ def test_read_only_refuses_every_write(tmp_path):
         "/sessions/x/rows/99999999999999999999",
     ],
 )
-def test_no_way_leads_out_of_our_own_files(pages, path):
+def test_no_path_leads_out_of_the_static_files(pages, path):
     answer = pages.ask(path)
 
     assert answer.status in {400, 404}

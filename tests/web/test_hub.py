@@ -11,10 +11,10 @@ from flightlog.web.templates import make_environment
 from support.recordings import archive
 
 
-def hub(found):
+def hub(source):
     return UpdateHub(
         render_changes(make_environment(UTC, open_runtime().clock.now_ms)),
-        SessionCache(lambda _: found, lambda _: None),
+        SessionCache(lambda _: source, lambda _: None),
     )
 
 
@@ -26,15 +26,15 @@ async def read_message(queue):
 
 
 def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    session = found.latest_session()
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
+    session = source.latest_session()
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:8]))
 
     async def watch():
-        watched = hub(found)
-        queues = [await watched.subscribe(found, session) for _ in range(50)]
+        watched = hub(source)
+        queues = [await watched.subscribe(source, session) for _ in range(50)]
         first = await read_message(queues[0])
         with file.open("ab") as out:
             out.write(b"".join(lines[8:]))
@@ -47,7 +47,7 @@ def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
     first, grown, readers, after = asyncio.run(watch())
 
     assert first["total"] < 11
-    assert {each["total"] for each in grown} == {11}
+    assert {event["total"] for event in grown} == {11}
     assert (readers, after) == (1, 0)
 
 
@@ -59,16 +59,16 @@ async def _until_full(queue):
 
 
 def test_a_page_that_connects_later_gets_the_current_state(tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
 
     async def watch():
-        watched = hub(found)
-        first = await watched.subscribe(found, found.latest_session())
+        watched = hub(source)
+        first = await watched.subscribe(source, source.latest_session())
         await read_message(first)
-        assert watched._readers[found.latest_session()]._rest_until == 0, (
+        assert watched._readers[source.latest_session()]._rest_until == 0, (
             "one long first look, and the next line is late"
         )
-        later = await read_message(await watched.subscribe(found, found.latest_session()))
+        later = await read_message(await watched.subscribe(source, source.latest_session()))
         watched.close()
         return later, await first.get()
 
@@ -79,16 +79,16 @@ def test_a_page_that_connects_later_gets_the_current_state(tmp_path):
 
 
 def test_a_page_that_does_not_read_must_begin_again(tmp_path):
-    found = archive(tmp_path, "2.1.325/single-turn")
+    source = archive(tmp_path, "2.1.325/single-turn")
 
     async def watch():
-        watched = hub(found)
-        queue = await watched.subscribe(found, found.latest_session())
+        watched = hub(source)
+        queue = await watched.subscribe(source, source.latest_session())
         await read_message(queue)
-        reader = watched._readers[found.latest_session()]
+        reader = watched._readers[source.latest_session()]
         for _ in range(QUEUE_MAX + 1):
             reader._send_to_pages(b"x")
-        watched.unsubscribe(found.latest_session(), queue)
+        watched.unsubscribe(source.latest_session(), queue)
         return queue.qsize(), queue.get_nowait()
 
     assert asyncio.run(watch()) == (1, None)

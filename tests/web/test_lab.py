@@ -16,15 +16,15 @@ from support import hostile
 from support.browser import Browser
 from support.labs import again, bash, config, run, script
 from support.pages import WEB_ROOT, running
-from support.samples_made import answered
+from support.samples_made import write_samples
 from support.waiting import alive, command_line, processes, until
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
-PAYLOAD = "".join(each for each in hostile.PAYLOADS if "\ud800" not in each)
+PAYLOAD = "".join(payload for payload in hostile.PAYLOADS if "\ud800" not in payload)
 HEADERS = {"X_Flightlog": "1"}
 
 
-def prepared(root):
+def prepare_run(root):
     """A run whose agent says and does hostile things, with replicates, a verifier that fails, and samples."""
     work = root / "work"
     work.mkdir(parents=True)
@@ -47,8 +47,8 @@ def prepared(root):
     given = config(root, scenario, {"prompt": PAYLOAD, "count": 2}, engine="scripted", **more)
     book = run(root, given, "shop", env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})
     tool = ("Bash", {"command": PAYLOAD})
-    answered(book, 1, 0, [tool] * 6 + [PAYLOAD] * 2, session="session_01_r01")
-    answered(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
+    write_samples(book, 1, 0, [tool] * 6 + [PAYLOAD] * 2, session="session_01_r01")
+    write_samples(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
     source = service.open_replay_source(open_runtime(), root / "runs", "shop", 1, 1)
     service.replay_session(
         open_runtime(),
@@ -62,7 +62,7 @@ def prepared(root):
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     root = tmp_path_factory.mktemp("lab-pages")
-    prepared(root)
+    prepare_run(root)
     return root
 
 
@@ -101,7 +101,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
         ]
         not_one = served.ask("/lab/runs/shop/certificate")
 
-    assert [each.status for each in (listed, one, session, step, samples)] == [200] * 5
+    assert [answer.status for answer in (listed, one, session, step, samples)] == [200] * 5
     assert 'href="/lab/runs/shop"' in listed.text
     assert one.text.count("&lt;u&gt;v&lt;/u&gt; failed") == 2
     assert 'hx-get="/lab/runs/shop/ways"' in one.text
@@ -110,14 +110,14 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
-    for said in (
+    for text in (
         "Exit code 3",
         "price = 2",
         "request_002.json",
         "Show expected cost",
         "failed",
     ):
-        assert said in step.text, said
+        assert text in step.text, text
     assert "6 of 8" in samples.text
     assert "<b>request_001_v01</b> against request_001: differs" in samples.text
     assert missing == [404] * 5
@@ -142,7 +142,7 @@ def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path,
         )
 
 
-def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypatch):
+def test_unreadable_run_is_reported_and_hides_no_other(tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     run(tmp_path, config(tmp_path, script("done"), "go", engine="scripted"), "good", env=home)
@@ -227,8 +227,8 @@ def test_no_replay_starts_without_the_header_or_read_only_or_with_nonsense(
     before = sorted(path.name for path in (place / "runs").iterdir())
     with running(place / "config", read_only=read_only) as served:
         body, status = sent
-        told = {"Origin": served.origin} | headers if headers else {}
-        answer = served.ask(f"{STEP}/replay", "POST", body=body, **told)
+        sent_headers = {"Origin": served.origin} | headers if headers else {}
+        answer = served.ask(f"{STEP}/replay", "POST", body=body, **sent_headers)
         shown = served.ask(STEP).text
 
     assert answer.status == status
@@ -323,19 +323,19 @@ def test_hostile_words_are_inert_and_pages_are_accessible(place, monkeypatch, br
                 ".some(each => [...each.attributes].some(one => one.name.startsWith('on')))"
             )
             page.js(AXE.read_text() + "; true")
-            found = json.loads(
+            violations = json.loads(
                 page.js(
                     "axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"
                 )
             )
             serious = [
                 (
-                    each["id"],
-                    each["nodes"][0]["html"][:200],
-                    each["nodes"][0]["failureSummary"][:200],
+                    violation["id"],
+                    violation["nodes"][0]["html"][:200],
+                    violation["nodes"][0]["failureSummary"][:200],
                 )
-                for each in found
-                if each["impact"] in {"serious", "critical"}
+                for violation in violations
+                if violation["impact"] in {"serious", "critical"}
             ]
             assert (path, serious) == (path, [])
             page.resize(2400, 900)

@@ -13,15 +13,15 @@ from flightlog.web.templates import (
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "text"),
     [(0, "0"), (999, "999"), (1_234, "1.23 k"), (5_600_000, "5.6 M"), (7_000_000_000, "7 G")],
 )
-def test_counts_are_short_and_carry_their_unit(number, said):
-    assert format_count(number) == said
+def test_counts_are_short_and_carry_their_unit(number, text):
+    assert format_count(number) == text
 
 
 @pytest.mark.parametrize(
-    ("ms", "said"),
+    ("ms", "text"),
     [
         (None, "?"),
         (250, "0.2 s"),
@@ -31,11 +31,11 @@ def test_counts_are_short_and_carry_their_unit(number, said):
         (10**9, "11 days"),
     ],
 )
-def test_times_are_said_in_the_unit_that_fits(ms, said):
-    assert format_duration(ms) == said
+def test_durations_use_the_unit_that_fits(ms, text):
+    assert format_duration(ms) == text
 
 
-def test_how_long_ago_is_said_in_words():
+def test_age_is_written_in_words():
     days = (86_400_000 * days for days in (1, 29, 165, 400))
     assert [format_age(ms) for ms in (0, 5_000, 60_000, 7_200_000, *days)] == [
         *("0 seconds", "5 seconds", "1 minute", "2 hours"),

@@ -6,7 +6,7 @@ from markupsafe import escape
 
 from flightlog.retro.analysis import analyze
 from flightlog.retro.issues import workflow
-from retro.rooms import make_room, reported
+from retro.rooms import make_room, report_issue
 from support.pages import running
 from support.retro_archive import write_chats
 
@@ -17,7 +17,7 @@ def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_pa
     write_chats(export, 4, 60)
     analyze.read_export(room, export)
     analysis = analyze.analyze(room)
-    reported(room, "<script>alert(1)</script> in the title", "x")
+    report_issue(room, "<script>alert(1)</script> in the title", "x")
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in room.root.rglob("*")}
 
@@ -28,7 +28,10 @@ def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_pa
     assert len(analysis.summary) == 5
     assert str(escape(" ".join(analysis.summary))) in answer.text
     assert len(analysis.recommendations) > 3
-    assert all(str(escape(each.title)) in answer.text for each in analysis.recommendations)
+    assert all(
+        str(escape(recommendation.title)) in answer.text
+        for recommendation in analysis.recommendations
+    )
     assert "&lt;!-- flightlog retro instruction-" in answer.text
     assert "&lt;script&gt;alert(1)" in answer.text
     assert "<script>alert" not in answer.text
@@ -49,7 +52,7 @@ def test_without_an_analysis_the_page_says_what_to_do(tmp_path, monkeypatch):
 def test_an_issue_is_previewed_redacted_and_published_only_by_our_write(tmp_path, monkeypatch):
     secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     room = make_room(tmp_path)
-    name = reported(room, "Fails with a key", f"It fails with {secret} in the header")
+    name = report_issue(room, "Fails with a key", f"It fails with {secret} in the header")
     public = room.root / "issues" / f"issue_{name}.json"
     monkeypatch.chdir(tmp_path)
 

@@ -31,10 +31,10 @@ def session_of(case):
 def test_the_list_names_every_session_newest_first(pages):
     served, ids = pages
 
-    def listed():
+    def list_sessions():
         return sorted(re.findall(r'href="/sessions/([0-9a-f-]{36})"', served.ask("/").text))
 
-    assert until(lambda: listed() == sorted(ids))
+    assert until(lambda: list_sessions() == sorted(ids))
 
 
 def test_a_filter_keeps_what_matches_and_an_empty_list_says_what_to_do(pages):
@@ -71,9 +71,9 @@ def test_a_step_has_an_address_and_a_plain_text(pages):
     session = session_of("2.1.325/multi-turn-tools")
 
     assert 'id="1.2"' in served.ask(f"/sessions/{session}?at=1.2").text
-    told = served.ask(f"/sessions/{session}/text?at=1.2")
-    assert told.headers["Content-Type"].startswith("text/plain")
-    assert "Now I'll write the module." in told.text
+    plain = served.ask(f"/sessions/{session}/text?at=1.2")
+    assert plain.headers["Content-Type"].startswith("text/plain")
+    assert "Now I'll write the module." in plain.text
 
 
 def test_a_call_can_be_seen_whole_where_it_was_cut(pages):
@@ -133,9 +133,9 @@ def test_an_offset_in_a_recording_leads_to_the_row_of_its_record(pages):
     at = next(i for i, record in enumerate(records) if b'"type":"tool_result"' in record)
     offset = sum(map(len, records[:at]))
 
-    found = served.ask(f"/sessions/{session}?offset={offset}")
+    answer = served.ask(f"/sessions/{session}?offset={offset}")
 
-    assert found.headers["Location"].endswith(f"/sessions/{session}?at=1.1#1.1")
+    assert answer.headers["Location"].endswith(f"/sessions/{session}?at=1.1#1.1")
     gone = served.ask(f"/sessions/{session}?offset=1")
     assert gone.headers["Location"].endswith(f"/sessions/{session}")
 
@@ -153,7 +153,7 @@ def test_usage_says_each_figure_and_each_reason(pages):
 
     html = served.ask("/usage").text
 
-    for said in (
+    for text in (
         "By day",
         "By model",
         "By project",
@@ -161,19 +161,19 @@ def test_usage_says_each_figure_and_each_reason(pages):
         "compaction call",
         "agrees to the token",
     ):
-        assert said in html
+        assert text in html
 
 
 @pytest.mark.parametrize(
-    "path", ["/sessions/nobody", "/sessions/nobody/text", "/sessions/nobody/rows/0"]
+    "path", ["/sessions/nosuch", "/sessions/nosuch/text", "/sessions/nosuch/rows/0"]
 )
-def test_what_is_not_there_says_so_with_the_next_step(pages, path):
+def test_missing_page_names_the_next_step(pages, path):
     answer = pages[0].ask(path)
 
     assert (answer.status, "flightlog session list" in answer.text) == (404, True)
 
 
-def test_an_ambiguous_beginning_is_refused_and_a_unique_one_served(pages):
+def test_ambiguous_prefix_is_refused_and_a_unique_one_served(pages):
     served, _ = pages
     session = session_of("2.1.325/multi-turn-tools")
 
@@ -195,8 +195,8 @@ def test_a_session_that_vanishes_leaves_the_list(tmp_path):
         assert until(lambda: served.ask("/").text.count('class="session"') == 1)
 
 
-@pytest.mark.parametrize(("age_s", "told"), [(1, True), (3600, False)])
-def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s, told):
+@pytest.mark.parametrize(("age_s", "is_read"), [(1, True), (3600, False)])
+def test_running_session_is_read_before_it_grows_and_idle_is_not(tmp_path, age_s, is_read):
     folder = config_dir(tmp_path, "2.1.325/multi-turn-tools")
     session = session_of("2.1.325/multi-turn-tools")
     (file,) = folder.rglob(f"{session}.jsonl")
@@ -205,7 +205,9 @@ def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s
         transcript.write("\n")
     with running(folder) as served:
         have = re.search(r'data-have="([^"]+)"', served.ask(f"/sessions/{session}").text)[1]
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=3 if told else 1)
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", served.port, timeout=3 if is_read else 1
+        )
         connection.request(
             "GET",
             f"{WEB_ROOT}/sessions/{session}/live?have={have}",
@@ -215,7 +217,7 @@ def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s
         answer.readline()  # how soon to come again
         answer.readline()
 
-        if told:
+        if is_read:
             assert answer.readline() == b"event: news\n"
         else:
             with pytest.raises(TimeoutError):

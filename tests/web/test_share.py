@@ -37,7 +37,7 @@ def browser():
     opened.close()
 
 
-def shared(archive, session):
+def render_shared(archive, session):
     document, cleaner = redact_session(
         open_runtime(), archive, archive.read_session(session), Redactor(b"k" * 32)
     )
@@ -45,24 +45,24 @@ def shared(archive, session):
 
 
 def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(
         file.read_bytes().replace(b"Write a greeting", f"Use {SECRET} to greet".encode())
     )
 
-    told = shared(found, found.latest_session())
+    page = render_shared(source, source.latest_session())
 
-    assert SECRET not in told.value
-    assert told.secrets >= 1
-    assert f"<b>{describe_redaction(told.secrets, told.personal)}</b>" in told.value
+    assert SECRET not in page.value
+    assert page.secrets >= 1
+    assert f"<b>{describe_redaction(page.secrets, page.personal)}</b>" in page.value
 
 
 def test_images_are_shared_only_on_request_and_then_counted(tmp_path):
     session = write_showcase(tmp_path)
-    found = Archive({"claude-code": (str(tmp_path),)})
+    source = Archive({"claude-code": (str(tmp_path),)})
     pictures = []
-    arguments = (open_runtime(), found, found.read_session(session), Redactor(b"k" * 32))
+    arguments = (open_runtime(), source, source.read_session(session), Redactor(b"k" * 32))
 
     without = render_share_page(*redact_session(*arguments), TEMPLATES).value
     document, cleaner = redact_session(*arguments, pictures=pictures)
@@ -76,9 +76,9 @@ def test_images_are_shared_only_on_request_and_then_counted(tmp_path):
 
 
 def test_picture_that_is_no_base64_never_reaches_a_page(tmp_path):
-    found = archive(tmp_path, "2.1.325/single-turn")
+    source = archive(tmp_path, "2.1.325/single-turn")
     document, cleaner = redact_session(
-        open_runtime(), found, found.read_session("dff270bc"), Redactor(b"k" * 32)
+        open_runtime(), source, source.read_session("dff270bc"), Redactor(b"k" * 32)
     )
     turn = document.value.session.turns[0]
     picture = replace(turn, prompt=(*turn.prompt, Image("image/png", 9, "picture0")))
@@ -95,9 +95,9 @@ def test_exported_page_is_complete_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "data"))
     session = write_showcase(tmp_path)
     runtime = make_runtime(tmp_path)
-    found = Archive({"claude-code": (str(tmp_path),)})
+    source = Archive({"claude-code": (str(tmp_path),)})
 
-    page = export_html(runtime, found, found.read_session(session))
+    page = export_html(runtime, source, source.read_session(session))
 
     assert "Complete and not redacted." in page
     assert f'src="data:image/png;base64,{PIXEL}"' in page
@@ -116,7 +116,7 @@ def test_shared_page_stays_small_and_opens_from_disk_at_once(browser, tmp_path, 
     write(tmp_path, maker.session, *lines)
     file = tmp_path / "shared.html"
 
-    page = shared(Archive({"claude-code": (str(tmp_path),)}), maker.session).value
+    page = render_shared(Archive({"claude-code": (str(tmp_path),)}), maker.session).value
     file.write_text(page, encoding="utf-8")
     opened = browser.page()
     opened.go(file.as_uri() + "#1.1")
@@ -131,10 +131,10 @@ def test_shared_page_stays_small_and_opens_from_disk_at_once(browser, tmp_path, 
 
 def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
     for number, case in enumerate(CASES):
-        found = archive(tmp_path / str(number), case)
-        for name in found.recordings:
-            session = found.read_session(name)
-            html = shared(found, name).value
+        source = archive(tmp_path / str(number), case)
+        for name in source.recordings:
+            session = source.read_session(name)
+            html = render_shared(source, name).value
 
             assert html.count('class="row step"') == sum(
                 len(turn.steps) for thread in (session, *session.subagents) for turn in thread.turns
@@ -144,9 +144,9 @@ def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
 
 
 def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
-    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    source = archive(tmp_path, "2.1.325/multi-turn-tools")
     file = tmp_path / "shared.html"
-    file.write_text(shared(found, found.latest_session()).value, encoding="utf-8")
+    file.write_text(render_shared(source, source.latest_session()).value, encoding="utf-8")
     page = browser.page()
 
     page.go(file.as_uri())
@@ -162,7 +162,7 @@ def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
 def test_a_hostile_session_is_inert_in_a_shared_page(browser, tmp_path):
     session = hostile.write(tmp_path)
     file = tmp_path / "shared.html"
-    html = shared(Archive({"claude-code": (str(tmp_path),)}), session).value
+    html = render_shared(Archive({"claude-code": (str(tmp_path),)}), session).value
     file.write_bytes(html.encode("utf-8", "replace"))
     page = browser.page()
 
@@ -177,4 +177,4 @@ def test_a_hostile_session_is_inert_in_a_shared_page(browser, tmp_path):
         )
         == 2
     )
-    assert [said for said in page.complaints if "Security" in said] == []
+    assert [complaint for complaint in page.complaints if "Security" in complaint] == []

@@ -24,11 +24,13 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        told = dict(attrs)
-        self.ids.add(told.get("id"))
+        attributes = dict(attrs)
+        self.ids.add(attributes.get("id"))
         names = ["src", "hx-get", *(["href"] if tag in {"a", "link"} else [])]
-        names += ["action"] if tag == "form" and told.get("method", "get").lower() == "get" else []
-        self.to |= {told[name] for name in names if told.get(name)}
+        names += (
+            ["action"] if tag == "form" and attributes.get("method", "get").lower() == "get" else []
+        )
+        self.to |= {attributes[name] for name in names if attributes.get(name)}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture
-def served(project, monkeypatch):
+def pages(project, monkeypatch):
     monkeypatch.chdir(project.top)
     for name, value in project.environment().items():
         monkeypatch.setenv(name, value)
@@ -54,7 +56,7 @@ def served(project, monkeypatch):
         yield pages
 
 
-def crawl(served, *starts):
+def crawl(pages, *starts):
     """Ask for every address there is, each once; return those that lead nowhere, and on which page they stand."""
     waiting = [(start, "") for start in starts]
     seen, broken, texts = set(), [], {}
@@ -68,7 +70,7 @@ def crawl(served, *starts):
             several = path.count("=") + path.count("%3A") > 2
             if path.endswith("/live") or (several and path.startswith(("/usage?", "/search?"))):
                 continue
-            answer = served.ask(path)
+            answer = pages.ask(path)
             if answer.status == 303:  # it leads on: what it leads to must be there
                 texts[path] = Links("")
                 waiting.append(
@@ -80,19 +82,19 @@ def crawl(served, *starts):
             texts[path] = Links(
                 answer.text if "html" in (answer.headers["Content-Type"] or "") else ""
             )
-            found = (urljoin(path, each) for each in texts[path].to)
+            targets = (urljoin(path, link) for link in texts[path].to)
             waiting += [
-                (each, path)
-                for each in sorted(found)
-                if not urlsplit(each).netloc and each.startswith("/")
+                (target, path)
+                for target in sorted(targets)
+                if not urlsplit(target).netloc and target.startswith("/")
             ]
         if fragment and path in texts and fragment not in texts[path].ids:
             broken.append((address, on, "no such place on the page"))
     return seen, broken
 
 
-def test_no_link_on_any_page_leads_nowhere(served, project):
-    seen, broken = crawl(served, "/", "/search?q=tax", f"/trace?address={project.commit}")
+def test_no_link_on_any_page_leads_nowhere(pages, project):
+    seen, broken = crawl(pages, "/", "/search?q=tax", f"/trace?address={project.commit}")
 
     assert broken == []
     for family in (
@@ -113,39 +115,39 @@ def test_no_link_on_any_page_leads_nowhere(served, project):
     assert sum(path.startswith("/sessions/") for path in seen) > 30
 
 
-def test_one_search_finds_sessions_runs_loops_findings_and_issues(served, project):
-    text = served.ask("/search?q=tax").text
-    issue = served.ask("/search?q=rounded+too").text
-    finding = served.ask("/search?q=claude-opus").text
+def test_one_search_finds_sessions_runs_loops_findings_and_issues(pages, project):
+    text = pages.ask("/search?q=tax").text
+    issue = pages.ask("/search?q=rounded+too").text
+    finding = pages.ask("/search?q=claude-opus").text
 
     assert f'href="/sessions/{project.session}"' in text, "by its title"
     assert f'href="/sessions/{project.session}?at=1' in text, "by its words, at the step"
     assert "address=run%3Atax/session_01" in text
-    assert "address=task%3Asession-001-shop/001" in served.ask("/search?q=totals").text
+    assert "address=task%3Asession-001-shop/001" in pages.ask("/search?q=totals").text
     assert f"address=issue%3A{project.issue}" in issue
     assert "address=finding%3Acost-models" in finding
-    assert "No results for" in served.ask("/search?q=zzzzqqq").text
-    assert "<script>x" not in served.ask("/search?q=%3Cscript%3Ex").text
+    assert "No results for" in pages.ask("/search?q=zzzzqqq").text
+    assert "<script>x" not in pages.ask("/search?q=%3Cscript%3Ex").text
 
 
-def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(served, project):
-    told = served.ask(f"/trace?address={project.commit}").text
+def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(pages, project):
+    html = pages.ask(f"/trace?address={project.commit}").text
 
     for kind in ("session", "step", "request", "hunk", "row", "task", "run", "finding", "issue"):
-        assert f'id="kind-{kind}"' in told
-    assert f"/sessions/{project.session}?at=1.1#1.1" in told
-    assert served.ask("/trace?address=nothing-like-it").status == 404
-    assert served.ask("/trace?address=%3Cb%3E").status in {400, 404}
-    assert "Enter an address" in served.ask("/trace").text
+        assert f'id="kind-{kind}"' in html
+    assert f"/sessions/{project.session}?at=1.1#1.1" in html
+    assert pages.ask("/trace?address=nothing-like-it").status == 404
+    assert pages.ask("/trace?address=%3Cb%3E").status in {400, 404}
+    assert "Enter an address" in pages.ask("/trace").text
     assert (
         f"/trace?address=session:{project.session}"
-        in served.ask(f"/sessions/{project.session}").text
+        in pages.ask(f"/sessions/{project.session}").text
     )
 
 
-def test_dataset_privacy_and_doctor_have_pages(served, project):
+def test_dataset_privacy_and_doctor_have_pages(pages, project):
     dataset, privacy, doctor = (
-        served.ask(path).text for path in ("/dataset", "/privacy", "/doctor?whole")
+        pages.ask(path).text for path in ("/dataset", "/privacy", "/doctor?whole")
     )
 
     assert "<dt>Sessions</dt><dd><b>1</b>" in dataset
@@ -154,19 +156,19 @@ def test_dataset_privacy_and_doctor_have_pages(served, project):
     assert "registered" in doctor
 
 
-def test_rooms_that_are_empty_say_what_to_do(tmp_path, monkeypatch):
+def test_empty_pages_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
     monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "home"))
 
     with running(tmp_path / "config") as pages:
-        said = {
+        answers = {
             path: pages.ask(path)
             for path in ("/dataset", "/privacy", "/doctor?whole", "/search", "/trace")
         }
 
-    assert {path: answer.status for path, answer in said.items()} == dict.fromkeys(said, 200)
-    assert "flightlog dataset session sync-to-jsonl" in said["/dataset"].text
-    assert "None found in 0 sessions" in said["/privacy"].text
-    assert "flightlog demo" in said["/doctor?whole"].text
+    assert {path: answer.status for path, answer in answers.items()} == dict.fromkeys(answers, 200)
+    assert "flightlog dataset session sync-to-jsonl" in answers["/dataset"].text
+    assert "None found in 0 sessions" in answers["/privacy"].text
+    assert "flightlog demo" in answers["/doctor?whole"].text
     assert not (tmp_path / ".git-ml").exists()

@@ -42,22 +42,22 @@ def main() -> int:
     options = _options()
     table = Table()
     table.note("Python", f"{platform.python_version()}, {platform.python_compiler()}")
-    found = peers(ROOT / "peers")
-    for peer in found.values():
+    installed = peers(ROOT / "peers")
+    for peer in installed.values():
         table.note(f"peer {peer.name}", peer.version)
     program = Path(sys.executable).with_name("flightlog")
     names = options.names or NAMES
     if "web" in names:
-        _web(table, found["agentsview"].program, options.sessions)
+        _web(table, installed["agentsview"].program, options.sessions)
     large = (
-        _ground(options.size, found, program)
+        _ground(options.size, installed, program)
         if set(names) & {"usage", "again", "index", "search"}
         else None
     )
     if large is not None:
         _reports(names, large, table, options.rounds)
     if "small" in names:
-        usage_bench.cold(_ground(100, found, program), table, options.rounds)
+        usage_bench.cold(_ground(100, installed, program), table, options.rounds)
     for name in APART:
         if (
             name in names
@@ -81,7 +81,7 @@ def _reports(names: Sequence[str], large: usage_bench.Ground, table: Table, roun
         index_bench.search(large, table)
 
 
-def _ground(megabytes: int, found: dict[str, Peer], program: Path) -> usage_bench.Ground:
+def _ground(megabytes: int, installed: dict[str, Peer], program: Path) -> usage_bench.Ground:
     """Make the corpus once; measure on a copy, because growth changes it."""
     original = ROOT / f"corpus-{megabytes}-{VERSION}"
     if not (original / "manifest.json").exists():
@@ -92,7 +92,7 @@ def _ground(megabytes: int, found: dict[str, Peer], program: Path) -> usage_benc
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(original, work / "corpus")
     os.sync()
-    return usage_bench.Ground(work / "corpus", work, found, program)
+    return usage_bench.Ground(work / "corpus", work, installed, program)
 
 
 def _web(table: Table, program: Path | None, sessions: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tools.bench.corpus import CLASSES, generate
-from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
+from tools.bench.measure import Contender, Result, clear, parse_report, plain_env, race
 from tools.bench.peers import peers
 from tools.bench.table import Table
 from tools.bench.words import Words
@@ -62,12 +62,12 @@ def main() -> int:
     shutil.rmtree(home, ignore_errors=True)
     truth = _make_home(home)
     program = Path(sys.executable).with_name("flightlog")
-    found = peers(ROOT / "peers")
+    installed = peers(ROOT / "peers")
     contenders = [
         *_ours(program, home, cold=True),
-        *_theirs(found["ccusage"].program, found["tokscale"].program, home, cold=True),
+        *_theirs(installed["ccusage"].program, installed["tokscale"].program, home, cold=True),
     ]
-    _compare_cases(table, program, {name: peer.program for name, peer in found.items()})
+    _compare_cases(table, program, {name: peer.program for name, peer in installed.items()})
     table.title(f"{len(truth)} agents, {BYTES // 1_000_000} MB")
     cold = race(contenders, ROUNDS)
     _compare_counts(table, cold, truth)
@@ -75,7 +75,7 @@ def main() -> int:
     _compare(table, cold, 0.5)
     warm = [
         *_ours(program, home, cold=False),
-        *_theirs(found["ccusage"].program, found["tokscale"].program, home, cold=False),
+        *_theirs(installed["ccusage"].program, installed["tokscale"].program, home, cold=False),
     ]
     race(warm, 1)
     same = race(warm, ROUNDS)
@@ -200,16 +200,16 @@ def _theirs(
     return contenders
 
 
-def _compare(table: Table, found: dict[str, Result], bar: float) -> None:
-    theirs = [found[name] for name in ("ccusage", "tokscale") if name in found]
+def _compare(table: Table, results: dict[str, Result], bar: float) -> None:
+    theirs = [results[name] for name in ("ccusage", "tokscale") if name in results]
     if theirs:
-        fastest = min(each.printed_s for each in theirs)
-        table.ratio("  against the faster peer", fastest / found["flightlog"].printed_s, bar)
+        fastest = min(result.printed_s for result in theirs)
+        table.ratio("  against the faster peer", fastest / results["flightlog"].printed_s, bar)
 
 
-def _compare_counts(table: Table, found: dict[str, Result], truth: dict[str, Usage]) -> None:
+def _compare_counts(table: Table, results: dict[str, Result], truth: dict[str, Usage]) -> None:
     """Hold our counts to what the model sent; show what the peers count."""
-    report: Any = parsed(found["flightlog"])
+    report: Any = parse_report(results["flightlog"])
     counted = {row["agent"]: row for row in report["rows"]}
     for agent, usage in truth.items():
         row = counted.get(agent, {})
@@ -217,11 +217,11 @@ def _compare_counts(table: Table, found: dict[str, Result], truth: dict[str, Usa
         expected = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
         table.truth(f"  {agent}: tokens as the model sent them", ours == expected)
     table.note("  sent, all agents", f"{sum(usage.total_tokens for usage in truth.values()):,}")
-    if "ccusage" in found:
-        days: Any = parsed(found["ccusage"])
+    if "ccusage" in results:
+        days: Any = parse_report(results["ccusage"])
         table.note("  ccusage counts", f"{days.get('totals', {}).get('totalTokens', 0):,}")
-    if "tokscale" in found:
-        models: Any = parsed(found["tokscale"])
+    if "tokscale" in results:
+        models: Any = parse_report(results["tokscale"])
         entries = models.get("entries", models.get("models", []))
         total = sum(
             value

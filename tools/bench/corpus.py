@@ -74,13 +74,13 @@ def grow(root: Path, size: int, seed: int) -> dict[str, object]:
 
 def manifest_of(truths: Iterable[Truth]) -> dict[str, object]:
     """Sum up what was really used."""
-    kept = list(truths)
+    responses = list(truths)
     return {
-        "responses": len(kept),
-        "total": _sum(kept),
-        "by_day": _by(kept, "day"),
-        "by_model": _by(kept, "model"),
-        "by_session": _by(kept, "session"),
+        "responses": len(responses),
+        "total": _sum(responses),
+        "by_day": _by(responses, "day"),
+        "by_model": _by(responses, "model"),
+        "by_session": _by(responses, "session"),
     }
 
 
@@ -136,12 +136,12 @@ def _ends_whole(file: Path) -> bool:
 def _save(
     root: Path, seed: int, truths: list[Truth], before: dict[str, object] | None = None
 ) -> dict[str, object]:
-    manifest = _added(before or manifest_of([]), manifest_of(truths)) | {"seed": seed}
+    manifest = _add_manifests(before or manifest_of([]), manifest_of(truths)) | {"seed": seed}
     (root / "manifest.json").write_text(json.dumps(manifest))
     return manifest
 
 
-def _added(one: object, two: object) -> dict[str, object]:
+def _add_manifests(one: object, two: object) -> dict[str, object]:
     """Add two manifests, whatever keys they have."""
     assert isinstance(one, dict)
     assert isinstance(two, dict)
@@ -150,7 +150,7 @@ def _added(one: object, two: object) -> dict[str, object]:
         if key == "seed":
             continue
         if isinstance(one.get(key, two.get(key)), dict):
-            both[key] = _added(one.get(key, {}), two.get(key, {}))
+            both[key] = _add_manifests(one.get(key, {}), two.get(key, {}))
         else:
             both[key] = one.get(key, 0) + two.get(key, 0)
     return both

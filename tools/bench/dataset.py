@@ -171,8 +171,8 @@ def _settle(ground: Ground, table: Table, session: int, rounds: int) -> None:
     times = []
     for number in range(rounds):
         ground.add(session, EACH + number, 1)
-        took, said = ground.run(str(FLIGHTLOG), "settle", ground.session(session), "--json")
-        assert json.loads(said)["dataset_rows"] > 2, said
+        took, output = ground.run(str(FLIGHTLOG), "settle", ground.session(session), "--json")
+        assert json.loads(output)["dataset_rows"] > 2, output
         times.append(took)
     table.note("flightlog --version, ms", f"{statistics.median(floor):.0f}")
     table.most("settle of a Stop, p50, ms", statistics.median(times), SETTLE_P50_MS)

@@ -37,20 +37,20 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
         HOME=str(ground.work / "ours"),
     )
     command = [str(ground.program), "session", "search", "error", "--json"]
-    found = race(
+    results = race(
         [
             Contender("flightlog search, first", command, env, clear(ground.index)),
             *_agentsview(ground, on=peer),
         ],
         1,
     )
-    table.results("first full index", found)
-    ours = found["flightlog search, first"]
+    table.results("first full index", results)
+    ours = results["flightlog search, first"]
     size = _bytes(_index_file(ground))
     table.note("  our index, MB", size // 1_000_000)
     table.most("  peak memory, MB", ours.rss_mb, 250)
-    if "agentsview sync" in found:
-        _compare(ground, table, ours, found["agentsview sync"], size)
+    if "agentsview sync" in results:
+        _compare(ground, table, ours, results["agentsview sync"], size)
     table.results(
         "search, unchanged, process start included",
         race([Contender("flightlog search", command, env)], 5),
@@ -60,8 +60,13 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
 def search(ground: Ground, table: Table) -> None:
     """Time the first 20 hits of many queries where most recordings are sealed and gone from the agent's own place."""
     draw = random.Random(7)
-    queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
-    share = _sealed(ground)
+    queries = [
+        *_WORDS,
+        *(f'"{one}"' for one in _WORDS),
+        *_list_filtered_queries(draw),
+        *_rare(ground, draw),
+    ]
+    share = _seal_sessions(ground)
     files = list_recorded_files({"claude-code": (str(ground.corpus),)}, str(ground.index)).files
     finder = SearchIndex(files, _index_file(ground))
     finder.search_records(parse_query("warm", int))
@@ -78,7 +83,7 @@ def search(ground: Ground, table: Table) -> None:
     table.note("  slowest, ms", f"{max(times):.1f}")
 
 
-def _sealed(ground: Ground) -> float:
+def _seal_sessions(ground: Ground) -> float:
     """Adopt and seal nineteen of twenty sessions and delete their sources, as the agent does after a month."""
     sessions: dict[str, list[SessionFile]] = defaultdict(list)
     for file in find_transcripts(str(ground.corpus)).files:
@@ -96,7 +101,7 @@ def _sealed(ground: Ground) -> float:
     return sealed / whole
 
 
-def _filtered(draw: random.Random) -> list[str]:
+def _list_filtered_queries(draw: random.Random) -> list[str]:
     return [
         *(f"{word} project:project-{draw.randrange(24):02d}" for word in _WORDS),
         *(f"{word} tool:Bash" for word in _WORDS),
@@ -113,7 +118,7 @@ def _rare(ground: Ground, draw: random.Random) -> list[str]:
 
 
 def _agentsview(ground: Ground, *, on: bool) -> list[Contender]:
-    program = ground.found["agentsview"].program
+    program = ground.peers["agentsview"].program
     if not on or program is None:
         return []
     home = ground.work / "peers"

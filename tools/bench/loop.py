@@ -36,9 +36,12 @@ def main(count: int) -> int:
         }
         ralph = Path(sys.executable).with_name("ralph-runtime")
         status = min(
-            timed(top, environment, [ralph, "status", "--session", "session-001"]) for _ in range(5)
+            time_command(top, environment, [ralph, "status", "--session", "session-001"])
+            for _ in range(5)
         )
-        report = timed(top, environment, [ralph, "generate-report", "--session", "session-001"])
+        report = time_command(
+            top, environment, [ralph, "generate-report", "--session", "session-001"]
+        )
         size = (directory / "journal.jsonl").stat().st_size / 1e6
     rows = (
         (
@@ -72,11 +75,18 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     prepare_root(directory.parent)
     replace_file(directory / "plan.yaml", data)
     redactor = Redactor(bytes(32))
-    told = parse_plan(data)
-    book = LoopStore(directory, redact_plan(told, redactor), open_runtime(), redactor)
+    parsed_plan = parse_plan(data)
+    book = LoopStore(directory, redact_plan(parsed_plan, redactor), open_runtime(), redactor)
     book.append(
         events.LoopStarted(
-            "session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, marker="m"
+            "session-001",
+            "long",
+            "long",
+            hash_plan(data),
+            1,
+            parsed_plan.config,
+            parsed_plan.budgets,
+            marker="m",
         )
     )
     times, blocks = [], []
@@ -117,7 +127,7 @@ def round_of(number: int) -> list[events.Event]:
     ]
 
 
-def timed(cwd: Path, environment: dict[str, str], words: list[object]) -> float:
+def time_command(cwd: Path, environment: dict[str, str], words: list[object]) -> float:
     """Seconds of a command, from start to end."""
     began = time.perf_counter()
     subprocess.run(

@@ -49,16 +49,19 @@ def race(contenders: Sequence[Contender], rounds: int) -> dict[str, Result]:
 
     To look at the memory of a family takes processor time and the lock it maps files with. A single round is both.
     """
-    runs: dict[str, list[Run]] = {each.name: [] for each in contenders}
+    runs: dict[str, list[Run]] = {contender.name: [] for contender in contenders}
     peaks: dict[str, float] = {}
     for turn in range(rounds + 1 if rounds > 1 else 1):
-        for each in contenders:
-            each.before()
-            done = run(each.command, each.env, watched=not turn)
-            peaks[each.name] = max(done.rss_mb, peaks.get(each.name, 0.0))
+        for contender in contenders:
+            contender.before()
+            done = run(contender.command, contender.env, watched=not turn)
+            peaks[contender.name] = max(done.rss_mb, peaks.get(contender.name, 0.0))
             if turn or rounds == 1:
-                runs[each.name].append(done)
-    return {name: _median(name, kept)._replace(rss_mb=peaks[name]) for name, kept in runs.items()}
+                runs[contender.name].append(done)
+    return {
+        name: _median(name, measured)._replace(rss_mb=peaks[name])
+        for name, measured in runs.items()
+    }
 
 
 def run(command: Sequence[str], env: dict[str, str], *, watched: bool = True) -> Run:
@@ -92,7 +95,7 @@ def clear(path: Path) -> Callable[[], None]:
     return lambda: shutil.rmtree(path, ignore_errors=True)
 
 
-def parsed(result: Result) -> dict[str, object]:
+def parse_report(result: Result) -> dict[str, object]:
     """Return a JSON report."""
     value = json.loads(result.output)
     assert isinstance(value, dict)

@@ -34,8 +34,8 @@ def peers(folder: Path) -> dict[str, Peer]:
         "ccusage": f"@ccusage/ccusage-{place}",
         "tokscale": f"@tokscale/cli-{place}{libc if sys.platform == 'linux' else ''}",
     }
-    found = {name: _from_npm(name, package, folder) for name, package in packages.items()}
-    return found | {"agentsview": _from_pypi("agentsview", folder)}
+    installed = {name: _from_npm(name, package, folder) for name, package in packages.items()}
+    return installed | {"agentsview": _from_pypi("agentsview", folder)}
 
 
 def status_peer(folder: Path) -> Peer:
@@ -60,8 +60,8 @@ def status_peer(folder: Path) -> Peer:
         )
     if not program.exists():
         return Peer("ccstatusline", None, "ccstatusline cannot be had")
-    told = json.loads((program.parents[1] / "package.json").read_text())
-    return Peer("ccstatusline", program, str(told.get("version", "?")))
+    package = json.loads((program.parents[1] / "package.json").read_text())
+    return Peer("ccstatusline", program, str(package.get("version", "?")))
 
 
 def _from_npm(name: str, package: str, folder: Path) -> Peer:
@@ -106,10 +106,10 @@ def _from_pypi(name: str, folder: Path) -> Peer:
 
 
 def _version(program: Path) -> str:
-    told = subprocess.run(
+    words = subprocess.run(
         [program, "--version"], capture_output=True, text=True, check=False
     ).stdout.split()
-    return next((word for word in told if word.lstrip("v")[:1].isdigit()), "?")
+    return next((word for word in words if word.lstrip("v")[:1].isdigit()), "?")
 
 
 def _quietly(command: list[str]) -> None:

@@ -73,7 +73,7 @@ def rate_twice(lines: list[bytes]) -> float:
     return sum(map(len, lines)) / (time.process_time() - began) / 1e6
 
 
-def recorded(megabytes: int) -> list[bytes]:
+def read_recorded_lines(megabytes: int) -> list[bytes]:
     """Return lines as the client wrote them, again and again up to so many megabytes."""
     files = sorted(_RECORDINGS.rglob("*.jsonl"))
     lines = [line for file in files for line in file.read_bytes().splitlines()]
@@ -103,8 +103,12 @@ def main() -> None:
     began = time.process_time()
     sum(1 for _ in floor.finditer(data))
     plain = len(data) / (time.process_time() - began) / 1e6
-    print(f"privacy redact --jsonl, lines of the client\t{rate(recorded(16)):.0f} MB/s\t(bar 50)")
-    print(f"privacy redact --jsonl FILE, read twice\t{rate_twice(recorded(16)):.0f} MB/s\t(bar 50)")
+    print(
+        f"privacy redact --jsonl, lines of the client\t{rate(read_recorded_lines(16)):.0f} MB/s\t(bar 50)"
+    )
+    print(
+        f"privacy redact --jsonl FILE, read twice\t{rate_twice(read_recorded_lines(16)):.0f} MB/s\t(bar 50)"
+    )
     for name, text in hostile.families(1_000_000):
         print(f"privacy redact, 1 MB of {name}\t{seconds(text):.2f} s\t(bar 1)")
     print(

@@ -68,12 +68,12 @@ def main() -> int:
         proxy.start()
         proxied, losses = ours.recv(), -1
         try:
-            found = asyncio.run(measured(direct, proxied, options))
+            times = asyncio.run(measure(direct, proxied, options))
         finally:
             ours.send("stop")
             losses, _ = ours.recv()
             proxy.join()
-        kept = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*"))
+        disk_bytes = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*"))
         works, ports = {"proxied": None, "with snapshots": make_work(folder)}, {"direct": direct}
         proxies, pipes = [], []
         for name, work in works.items():
@@ -85,17 +85,17 @@ def main() -> int:
             ports[name] = mine.recv()
         ends = []
         try:
-            together = asyncio.run(measured_together(ports, options.rounds))
+            together = asyncio.run(measure_together(ports, options.rounds))
         finally:
             for pipe in pipes:
                 pipe.send("stop")
                 ends.append(pipe.recv())
-            for each in (upstream, *proxies):
-                each.terminate()
-                each.join()
+            for process in (upstream, *proxies):
+                process.terminate()
+                process.join()
     table = Table()
-    judged(table, found, losses, kept)
-    judged_together(table, together, *map(sum, zip(*ends, strict=True)))
+    print_table(table, times, losses, disk_bytes)
+    print_concurrent_table(table, together, *map(sum, zip(*ends, strict=True)))
     return 1 if table.failed else 0
 
 
@@ -109,11 +109,11 @@ def make_work(folder: str) -> Path:
     return work
 
 
-async def measured_together(ports: dict[str, int], rounds: int) -> dict[str, list[list[float]]]:
+async def measure_together(ports: dict[str, int], rounds: int) -> dict[str, list[list[float]]]:
     """Return the times to the first byte of each round of parallel calls, by side and model."""
     messages = [{"role": "user", "content": "Begin. " + "context " * 2_000}]
     body = json.dumps({"model": "m", "messages": messages, "stream": True}).encode()
-    found: dict[str, list[list[float]]] = {}
+    rounds_by_name: dict[str, list[list[float]]] = {}
     for number in range(rounds + 1):
         for model in ("slow", "fast"):
             for name, port in ports.items():
@@ -124,16 +124,18 @@ async def measured_together(ports: dict[str, int], rounds: int) -> dict[str, lis
                 )
                 await asyncio.sleep(0.3)  # what is left to write must not delay the next round
                 if number:  # the first round also takes the first snapshot
-                    found.setdefault(f"{name}, {model}", []).append([each[0] for each in answers])
-    return found
+                    rounds_by_name.setdefault(f"{name}, {model}", []).append(
+                        [answer[0] for answer in answers]
+                    )
+    return rounds_by_name
 
 
-def judged_together(
-    table: Table, found: dict[str, list[list[float]]], losses: int, snapshots: int
+def print_concurrent_table(
+    table: Table, rounds_by_name: dict[str, list[list[float]]], losses: int, snapshots: int
 ) -> None:
     """Print one table: the median round counts."""
     table.title(f"{PARALLEL} calls at once, a snapshot of {FILES:,} files for each")
-    for name, rounds in found.items():
+    for name, rounds in rounds_by_name.items():
         middle = statistics.median(statistics.median(times) for times in rounds)
         last = statistics.median(max(times) for times in rounds)
         table.note(f"{name}, ms to first byte", f"middle {middle:8.3f}   last {last:8.3f}")
@@ -143,42 +145,43 @@ def judged_together(
     }
     for which, choose in choices.items():
         direct, proxied, saved = (
-            statistics.median(choose(times) for times in found[f"{side}, slow"])
+            statistics.median(choose(times) for times in rounds_by_name[f"{side}, slow"])
             for side in ("direct", "proxied", "with snapshots")
         )
         table.most(f"added to the {which} first byte, ms", saved - direct, PARALLEL_MS)
         table.most("  of it by the snapshots, ms", saved - proxied, PARALLEL_MS)
-    calls = PARALLEL * 2 * (len(found["with snapshots, slow"]) + 1)
+    calls = PARALLEL * 2 * (len(rounds_by_name["with snapshots, slow"]) + 1)
     table.note("snapshots", f"{snapshots} for {calls} calls")
     table.truth("nothing lost in the copy", losses == 0)
 
 
-def judged(table: Table, found: dict[str, list[float]], losses: int, kept: int) -> None:
+def print_table(
+    table: Table, times_by_name: dict[str, list[float]], losses: int, disk_bytes: int
+) -> None:
     """Print one table."""
     table.title("Capture proxy")
-    for name, times in found.items():
+    for name, times in times_by_name.items():
         ordered = sorted(times)
         spread = (
             f"p10 {ordered[len(ordered) // 10]:8.3f}   p90 {ordered[len(ordered) * 9 // 10]:8.3f}"
         )
         table.note(name, f"p50 {statistics.median(times):8.3f}   {spread}   n {len(times)}")
     direct, proxied = (
-        statistics.median(found[f"{side}, ms to first byte"]) for side in ("direct", "proxied")
+        statistics.median(times_by_name[f"{side}, ms to first byte"])
+        for side in ("direct", "proxied")
     )
     table.most("added to the first byte, ms", proxied - direct, FIRST_BYTE_MS)
-    rates = [statistics.median(found[f"{side}, MB/s"]) for side in ("direct", "proxied")]
+    rates = [statistics.median(times_by_name[f"{side}, MB/s"]) for side in ("direct", "proxied")]
     table.ratio("stream rate, proxied over direct", rates[1] / rates[0], RATE)
-    table.truth("bytes equal", all(found["bytes equal"]))
+    table.truth("bytes equal", all(times_by_name["bytes equal"]))
     table.truth("nothing lost in the copy", losses == 0)
-    table.note("on disk", f"{kept / 1e6:.1f} MB")
+    table.note("on disk", f"{disk_bytes / 1e6:.1f} MB")
 
 
-async def measured(
-    direct: int, proxied: int, options: argparse.Namespace
-) -> dict[str, list[float]]:
+async def measure(direct: int, proxied: int, options: argparse.Namespace) -> dict[str, list[float]]:
     """Take turns."""
     sides = {"direct": (direct, ""), "proxied": (proxied, f"/{TOKEN}")}
-    found: dict[str, list[float]] = {"bytes equal": []}
+    times: dict[str, list[float]] = {"bytes equal": []}
     messages = [{"role": "user", "content": "Begin. " + "context " * (options.kilobytes * 125)}]
     calls = {name: await Call.open(port, prefix) for name, (port, prefix) in sides.items()}
     for turn in range(options.turns):
@@ -190,23 +193,23 @@ async def measured(
         ).encode()
         for name, call in calls.items():
             first, _, digest = await call.post("/v1/messages?beta=true", body)
-            found.setdefault(f"{name}, ms to first byte", []).append(first)
-            found["bytes equal"].append(digest == hashlib.sha256(SHORT).hexdigest())
+            times.setdefault(f"{name}, ms to first byte", []).append(first)
+            times["bytes equal"].append(digest == hashlib.sha256(SHORT).hexdigest())
         await asyncio.sleep(0.002)
     whole = hashlib.sha256(b"".join(LONG) * LONG_TIMES).hexdigest()
     async with aiohttp.ClientSession() as client:
         for _ in range(options.streams):
             for name, (port, prefix) in sides.items():
-                rate, digest = await streamed(
+                rate, digest = await measure_stream(
                     client, f"http://127.0.0.1:{port}{prefix}/v1/messages?long", body
                 )
-                found.setdefault(f"{name}, MB/s", []).append(rate)
-                found["bytes equal"].append(digest == whole)
+                times.setdefault(f"{name}, MB/s", []).append(rate)
+                times["bytes equal"].append(digest == whole)
             await asyncio.sleep(0.5)
-    return found
+    return times
 
 
-async def streamed(client: aiohttp.ClientSession, url: str, body: bytes) -> tuple[float, str]:
+async def measure_stream(client: aiohttp.ClientSession, url: str, body: bytes) -> tuple[float, str]:
     """MB/s of a long answer as an ordinary client reads it, and the digest of its bytes."""
     digest, count = hashlib.sha256(), 0
     async with client.post(url, data=body, headers={"x-api-key": "sk-bench-key"}) as answer:
@@ -260,14 +263,14 @@ def run_upstream(pipe: Connection) -> None:
     """Serve canned streams."""
 
     async def serve() -> None:
-        server = await asyncio.start_server(answered, "127.0.0.1", 0, limit=1 << 20)
+        server = await asyncio.start_server(answer_calls, "127.0.0.1", 0, limit=1 << 20)
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
     asyncio.run(serve())
 
 
-async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def answer_calls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the calls of one connection."""
     while True:
         try:

@@ -63,12 +63,12 @@ def main() -> int:
         url = ours.recv()
         body = sent_body(run)
         try:
-            found = measured(run, url, body, options)
+            times = measure(run, url, body, options)
         finally:
             model.terminate()
             model.join()
-        kept = list_samples(run)
-    return judged(found, options, len(kept), sum(not each.error for each in kept))
+        samples = list_samples(run)
+    return print_table(times, options, len(samples), sum(not sample.error for sample in samples))
 
 
 def make_run(root: Path, kilobytes: int) -> Path:
@@ -105,11 +105,11 @@ def run_model(pipe: Connection) -> None:
         time.sleep(3600)
 
 
-def measured(
+def measure(
     run: Path, url: str, body: bytes, options: argparse.Namespace
 ) -> dict[str, list[float]]:
     """Take turns."""
-    found: dict[str, list[float]] = {"bare client, s": [], "resample, s": []}
+    times: dict[str, list[float]] = {"bare client, s": [], "resample, s": []}
     limits = BatchLimits(parallel=options.parallel)
     for turn in range(options.rounds + 1):
         began = time.perf_counter()
@@ -117,7 +117,7 @@ def measured(
         middle = time.perf_counter()
         book = service.open_run(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)
-        told = resample_grid(
+        batch = resample_grid(
             open_runtime(),
             book,
             sweep,
@@ -125,11 +125,11 @@ def measured(
             dry_run=False,
         )
         ended = time.perf_counter()
-        assert told["stop_reason"] == "completed", told
+        assert batch["stop_reason"] == "completed", batch
         if turn:  # the first round warms both
-            found["bare client, s"].append(middle - began)
-            found["resample, s"].append(ended - middle)
-    return found
+            times["bare client, s"].append(middle - began)
+            times["resample, s"].append(ended - middle)
+    return times
 
 
 async def bare(url: str, body: bytes, count: int, parallel: int) -> None:
@@ -149,17 +149,17 @@ async def bare(url: str, body: bytes, count: int, parallel: int) -> None:
         await asyncio.gather(*(slot() for _ in range(parallel)))
 
 
-def judged(
-    found: dict[str, list[float]], options: argparse.Namespace, files: int, answered: int
+def print_table(
+    times_by_name: dict[str, list[float]], options: argparse.Namespace, files: int, answered: int
 ) -> int:
     """Print one table."""
     table = Table()
     table.title(f"{options.samples} samples, {options.parallel} at once")
-    for name, times in found.items():
+    for name, times in times_by_name.items():
         table.note(
             name, f"p50 {statistics.median(times):6.3f}   {min(times):6.3f} to {max(times):6.3f}"
         )
-    bare_s, ours_s = found.values()
+    bare_s, ours_s = times_by_name.values()
     ratios = [ours / bare for bare, ours in zip(bare_s, ours_s, strict=True)]
     table.note("samples a second", f"{options.samples / statistics.median(ours_s):,.0f}")
     table.note(

@@ -75,15 +75,15 @@ def race(table: Table, payload: bytes, env: dict[str, str], runs: int) -> None:
             if name not in {"bare python", "flightlog"} and turn % 4:
                 continue  # the slow ones fewer times
             before = children_ms()
-            took, said = timed(command, payload, env)
+            took, output = time_command(command, payload, env)
             cpu[name].append(children_ms() - before)
-            assert said.strip() or name == "bare python", f"{name} printed nothing"
+            assert output.strip() or name == "bare python", f"{name} printed nothing"
             times[name].append(took)
     table.title(f"one status line, {len(times['flightlog'])} runs")
-    for name, each in times.items():
+    for name, durations in times.items():
         table.note(
             f"  {name}",
-            f"median {at(each, 50):7.1f} ms   p95 {at(each, 95):7.1f} ms   n {len(each)}",
+            f"median {at(durations, 50):7.1f} ms   p95 {at(durations, 95):7.1f} ms   n {len(durations)}",
         )
         table.note("", f"processor median {at(cpu[name], 50):4.0f} ms")
     ours = times["flightlog"]
@@ -107,7 +107,8 @@ def crowd(table: Table, payload: bytes, env: dict[str, str], contenders: dict[st
             with ThreadPoolExecutor(CROWD) as pool:
                 list(
                     pool.map(
-                        lambda _, word=contenders[name]: timed(word, payload, env), range(CROWD)
+                        lambda _, word=contenders[name]: time_command(word, payload, env),
+                        range(CROWD),
                     )
                 )
             rounds.append((time.perf_counter() - began) * 1000)
@@ -206,12 +207,12 @@ def session(config: Path, number: int, at_ms: int) -> Path:
         {**head, "type": "user", "message": {"role": "user", "content": "hello"}},
         {**head, "type": "assistant", "requestId": f"r{number}", "message": body},
     ]
-    path.write_text("".join(json.dumps(each, separators=(",", ":")) + "\n" for each in records))
+    path.write_text("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
     os.utime(path, (at_ms / 1000, at_ms / 1000))
     return path
 
 
-def timed(command: str, payload: bytes, env: dict[str, str]) -> tuple[float, bytes]:
+def time_command(command: str, payload: bytes, env: dict[str, str]) -> tuple[float, bytes]:
     """Run once and return milliseconds and what was printed."""
     began = time.perf_counter()
     done = subprocess.run(

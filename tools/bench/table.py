@@ -14,12 +14,12 @@ class Table:
         """Begin a part."""
         print(f"\n## {text}\n", flush=True)
 
-    def results(self, title: str, found: dict[str, Result]) -> None:
+    def results(self, title: str, rows: dict[str, Result]) -> None:
         """Print the medians of a race."""
         self.title(title)
-        for each in found.values():
-            times = f"report {each.printed_s:8.3f} s   end {each.wall_s:8.3f} s   cpu {each.cpu_s:8.3f} s"
-            print(f"  {each.name:28} {times}   {each.rss_mb:6.0f} MB", flush=True)
+        for result in rows.values():
+            times = f"report {result.printed_s:8.3f} s   end {result.wall_s:8.3f} s   cpu {result.cpu_s:8.3f} s"
+            print(f"  {result.name:28} {times}   {result.rss_mb:6.0f} MB", flush=True)
 
     def ratio(self, name: str, value: float, bar: float) -> None:
         """A ratio that must reach `bar`; a bar of 0 is for information."""

@@ -81,7 +81,7 @@ class Session:
             models[truth.model] = [
                 a + b for a, b in zip(models.get(truth.model, [0] * 5), truth.tokens, strict=True)
             ]
-        said = ",".join(
+        totals_json = ",".join(
             f'"{model}":{{"inputTokens":{given},"outputTokens":{output},"cacheReadInputTokens":{read},'
             f'"cacheCreationInputTokens":{writes},"cacheCreationEphemeral1hInputTokens":{hour},'
             '"webSearchRequests":0,"costUSD":1.5}'
@@ -89,7 +89,7 @@ class Session:
         )
         return (
             f'{{"type":"cost-state","sessionId":"{self.session}","totalCostUSD":{1.5 * len(models)},'
-            f'"totalDuration":792,"startTime":{self.begin_ms},"modelUsage":{{{said}}}}}'
+            f'"totalDuration":792,"startTime":{self.begin_ms},"modelUsage":{{{totals_json}}}}}'
         )
 
     def _step(self) -> Iterator[str]:
@@ -138,36 +138,36 @@ class Session:
     def _block(self, block: int) -> str:
         draw = self.draw
         size = min(int(self.scale * draw.lognormvariate(6.55, 1.0)), 30_000)
-        said = self.words.cut(draw, size)
+        text = self.words.cut(draw, size)
         if block == 0 and draw.random() < 0.5:
-            return f'{{"type":"thinking","thinking":"{said}","signature":"{draw.getrandbits(1600):x}"}}'
+            return f'{{"type":"thinking","thinking":"{text}","signature":"{draw.getrandbits(1600):x}"}}'
         if draw.random() < 0.35:
-            return f'{{"type":"text","text":"{said}"}}'
+            return f'{{"type":"text","text":"{text}"}}'
         tool = draw.choice(TOOLS)
         path = f"/srv/app/src/module_{draw.randrange(4000)}.py"
         self.calls.append(self._id("toolu"))
         return (
             f'{{"type":"tool_use","id":"{self.calls[-1]}","name":"{tool}",'
-            f'"input":{{"file_path":"{path}","command":"{said}"}}}}'
+            f'"input":{{"file_path":"{path}","command":"{text}"}}}}'
         )
 
     def _result(self, call: str) -> str:
         draw = self.draw
         size = min(int(self.scale * draw.lognormvariate(7.25, 1.5)), 310_000)
-        said = self.words.cut(draw, size)
+        text = self.words.cut(draw, size)
         body = (
             f'{{"role":"user","content":[{{"tool_use_id":"{call}","type":"tool_result",'
-            f'"content":"{said}","is_error":false}}]}}'
+            f'"content":"{text}","is_error":false}}]}}'
         )
-        detail = f'"toolUseResult":{{"stdout":"{said}","stderr":"","interrupted":false}},'
+        detail = f'"toolUseResult":{{"stdout":"{text}","stderr":"","interrupted":false}},'
         if draw.random() < 0.02:
             used = '"usage":{"input_tokens":5,"output_tokens":4}'
-            detail = f'"toolUseResult":{{"content":"{said}","totalTokens":9,{used}}},'
+            detail = f'"toolUseResult":{{"content":"{text}","totalTokens":9,{used}}},'
         return self._record("user", body, detail)
 
     def _prompt(self) -> str:
-        said = self.words.cut(self.draw, min(int(self.draw.lognormvariate(5.0, 1.2)), 20_000))
-        return f'{{"role":"user","content":"{said}"}}'
+        text = self.words.cut(self.draw, min(int(self.draw.lognormvariate(5.0, 1.2)), 20_000))
+        return f'{{"role":"user","content":"{text}"}}'
 
     def _system(self) -> str:
         kind = self.draw.choice(_ODD_KINDS)
@@ -176,8 +176,8 @@ class Session:
         )
 
     def _note(self) -> str:
-        said = self.words.cut(self.draw, 80)
-        return f'{{"type":"last-prompt","lastPrompt":"{said}","leafUuid":{self.parent},"sessionId":"{self.session}"}}'
+        text = self.words.cut(self.draw, 80)
+        return f'{{"type":"last-prompt","lastPrompt":"{text}","leafUuid":{self.parent},"sessionId":"{self.session}"}}'
 
     def _record(self, kind: str, message: str, extra: str) -> str:
         uuid = f"{self.draw.getrandbits(128):032x}"

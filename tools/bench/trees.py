@@ -64,19 +64,19 @@ def one_size(root: Path, size: int, rounds: int, table: Table, *, has_repository
         "floor, our settings": Floor(root / "floor", work, ours=True),
         "floor, plain": Floor(root / "plain", work, ours=False),
     }
-    first = {name: timed(side) for name, side in sides.items()}
+    first = {name: time_call(side) for name, side in sides.items()}
     times: dict[str, list[float]] = {name: [] for name in sides}
     for count in range(rounds):
         for name, side in sides.items():
             (work / "d03" / "e3" / "file3.py").write_text(f"# {count} {name}\n")
             if has_repository:
                 commit_all(work, "")
-            times[name].append(timed(side))
+            times[name].append(time_call(side))
     what = f"{size:,} files" + (", with a repository" if has_repository else "")
     table.title(f"Snapshot of a step, {what}")
-    for name, each in times.items():
-        table.note(name, f"{statistics.median(each):7.1f} ms   first {first[name]:8.1f} ms")
-    medians = {name: statistics.median(each) for name, each in times.items()}
+    for name, durations in times.items():
+        table.note(name, f"{statistics.median(durations):7.1f} ms   first {first[name]:8.1f} ms")
+    medians = {name: statistics.median(durations) for name, durations in times.items()}
     bar = REPOSITORY_BAR if has_repository else BAR
     table.most(f"ours over floor, {what}", medians["ours"] / medians["floor, our settings"], bar)
     table.note("ours over the plain floor", f"{medians['ours'] / medians['floor, plain']:.2f} x")
@@ -141,7 +141,7 @@ class Floor:
         return done.stdout.decode().strip()
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_call(work: Callable[[], object]) -> float:
     """Milliseconds of one call."""
     began = time.perf_counter()
     work()

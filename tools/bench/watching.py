@@ -74,16 +74,16 @@ async def _watch(server: Server, watched: Watched, title: str, table: Table) -> 
     seen: list[dict[str, float]] = [{} for _ in range(PAGES)]
     have = re.search(r'data-have="([^"]*)"', page)
     address = f"/sessions/{watched.name}/live?have={have[1] if have else ''}"
-    readers = [asyncio.create_task(_read(server, address, each)) for each in seen]
+    readers = [asyncio.create_task(_read(server, address, marks)) for marks in seen]
     await asyncio.sleep(2)
     before, began = _cpu_s(server.pid), time.perf_counter()
     wrote = await asyncio.to_thread(_write, watched)
     cores = (_cpu_s(server.pid) - before) / (time.perf_counter() - began)
     await asyncio.sleep(1.5)
-    for each in readers:
-        each.cancel()
+    for reader in readers:
+        reader.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
-    waits = [told[mark] - at for told in seen for mark, at in wrote.items() if mark in told]
+    waits = [marks[mark] - at for marks in seen for mark, at in wrote.items() if mark in marks]
     table.note(f"  {title}", f"{len(wrote)} marks on {PAGES} pages, {len(waits)} seen")
     table.truth("    every page was told every line", len(waits) == len(wrote) * PAGES)
     table.note("    a line is on a page after, median s", f"{statistics.median(waits):.2f}")
@@ -112,12 +112,12 @@ def _write(watched: Watched) -> dict[str, float]:
     end = time.perf_counter() + WATCH_S
     with watched.file.open("a", encoding="utf-8") as out:
         for number, line in enumerate(watched.lines):
-            said, found = re.subn(
+            changed, count = re.subn(
                 r'("content":")', rf"\1mark-{number}-of-the-bench ", line, count=1
             )
-            out.write(said + "\n")
+            out.write(changed + "\n")
             out.flush()
-            if found and '"type":"user"' in line and "tool_result" not in line:
+            if count and '"type":"user"' in line and "tool_result" not in line:
                 wrote[f"mark-{number}-of-the-bench"] = time.perf_counter()
             time.sleep(1 / LINES_A_SECOND)
             if time.perf_counter() > end:

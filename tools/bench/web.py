@@ -51,14 +51,14 @@ class Server:
             command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert self._process.stdout is not None
-        found = None
+        match = None
         for line in self._process.stdout:
-            if found := re.search(address, line):
+            if match := re.search(address, line):
                 break
-        assert found, f"{command[0]} did not say where it listens"
-        self.port = int(found["port"])
-        self.root = found.groupdict().get("root") or ""
-        self.token = found.groupdict().get("token") or ""
+        assert match, f"{command[0]} did not say where it listens"
+        self.port = int(match["port"])
+        self.root = match.groupdict().get("root") or ""
+        self.token = match.groupdict().get("token") or ""
         self._cookie = self._sign_in() if self.token else ""
         os.set_blocking(self._process.stdout.fileno(), False)
 
@@ -121,7 +121,7 @@ def pages(here: Ground, table: Table) -> dict[str, float]:
     server = _ours(here)
     try:
         began = time.perf_counter()
-        _until(lambda: _listed(server) == here.made.sessions)
+        _until(lambda: _count_listed(server) == here.made.sessions)
         table.note("  list complete after, s", f"{time.perf_counter() - began:.1f}")
         began = time.perf_counter()
         server.ask("/sessions/words?q=warm")
@@ -131,20 +131,20 @@ def pages(here: Ground, table: Table) -> dict[str, float]:
         server.close()
     server = _ours(here)
     try:
-        _until(lambda: _listed(server) == here.made.sessions)
-        return _measured(here, server, table)
+        _until(lambda: _count_listed(server) == here.made.sessions)
+        return _measure_pages(here, server, table)
     finally:
         server.close()
 
 
-def _measured(here: Ground, server: Server, table: Table) -> dict[str, float]:
+def _measure_pages(here: Ground, server: Server, table: Table) -> dict[str, float]:
     server.ask("/sessions/words?q=warm")
-    found = {
+    times = {
         "list": _p95(
             server.times(["/", "/sessions?q=project-1", "/sessions?sort=cost", "/?show=look"] * 8)
         ),
         "search": _p95(
-            server.times([f"/sessions/words?q={each.replace(' ', '+')}" for each in TYPED * 4])
+            server.times([f"/sessions/words?q={word.replace(' ', '+')}" for word in TYPED * 4])
         ),
         "long": server.ask(f"/sessions/{here.made.long}")[0],
         "longest": server.ask(f"/sessions/{here.made.longest}")[0],
@@ -153,15 +153,15 @@ def _measured(here: Ground, server: Server, table: Table) -> dict[str, float]:
     rows, size = (int(re.findall(rf'data-{name}="(\d+)"', page)[0]) for name in ("total", "chunk"))
     last = (rows - 1) // size
     parts = [f"/sessions/{here.made.longest}/rows/{place * last // 40}" for place in range(40)]
-    table.most("  list, p95 ms", found["list"], 100)
-    table.most("  search as one types, p95 ms", found["search"], 100)
-    table.most("  5,000 steps opened, ms", found["long"], 300)
-    table.most("  50,000 steps opened, ms", found["longest"], 300)
+    table.most("  list, p95 ms", times["list"], 100)
+    table.most("  search as one types, p95 ms", times["search"], 100)
+    table.most("  5,000 steps opened, ms", times["long"], 300)
+    table.most("  50,000 steps opened, ms", times["longest"], 300)
     table.most("  a part of 50,000 steps, p95 ms", _p95(server.times(parts)), 100)
     server.times(["/home", "/privacy", "/usage", "/usage?since=30d", "/usage?agent=claude-code"])
     _scroll(here, server, table)
     table.most("  memory, MB", server.memory_mb, 150)
-    return found
+    return times
 
 
 def _scroll(here: Ground, server: Server, table: Table) -> None:
@@ -214,7 +214,7 @@ def peer(here: Ground, program: Path, table: Table, ours: dict[str, float]) -> N
     flags = ["--port", "0", "--no-browser", "--no-sync", "--no-update-check"]
     server = Server([str(program), "serve", *flags], env, r"http://127\.0\.0\.1:(?P<port>\d+)")
     try:
-        words = [f"/api/v1/search?q={each.replace(' ', '+')}&limit=30" for each in TYPED * 4]
+        words = [f"/api/v1/search?q={word.replace(' ', '+')}&limit=30" for word in TYPED * 4]
         long = f"/api/v1/sessions/{here.made.long}/messages?limit=100"
         theirs = {
             "list": _p95(server.times(["/api/v1/sessions?limit=100"] * 20)),
@@ -242,10 +242,10 @@ def _ours(here: Ground) -> Server:
     )
 
 
-def _listed(server: Server) -> int:
+def _count_listed(server: Server) -> int:
     """How many sessions the list knows."""
-    found = re.search(r"([\d,]+) sessions? (?:of [^<]+ )?in", server.ask("/")[1])
-    return int(found[1].replace(",", "")) if found else 0
+    match = re.search(r"([\d,]+) sessions? (?:of [^<]+ )?in", server.ask("/")[1])
+    return int(match[1].replace(",", "")) if match else 0
 
 
 def _until(done: Callable[[], bool]) -> None:

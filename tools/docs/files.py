@@ -164,7 +164,8 @@ Below `FLIGHTLOG_HOME/`; all of it is private.
 | `layout.json` | the layout of this directory; without it, the first |
 | `lost` | number of hook events that could not be written |
 | `index.db`, `index.db.gate` | the index, which can be deleted, and its lock |
-| `config-dirs` | the configuration directories that a hook or status line reported |
+| `config-dirs` | the configuration directories that a hook, status line or `init` reported |
+| `init-projects` | the directories in which `init --project` wrote, for `uninstall` |
 | `other-config-dirs/` | the index of those that are not configured |
 """
 

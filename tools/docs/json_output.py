@@ -109,12 +109,12 @@ def _list_mismatches(value: Any, kind: Any, where: str) -> Iterator[str]:
 
 
 def _objects() -> list[Any]:
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
 
     def visit(kind: Any) -> None:
         kind = _plain(kind)
-        if _is_object(kind) and kind.__name__ not in found:
-            found[kind.__name__] = kind
+        if _is_object(kind) and kind.__name__ not in objects:
+            objects[kind.__name__] = kind
             for key in keys_of(kind):
                 visit(key.type)
         for part in get_args(kind):
@@ -122,7 +122,7 @@ def _objects() -> list[Any]:
 
     for kind in OUTPUTS.values():
         visit(kind)
-    return list(found.values())
+    return list(objects.values())
 
 
 def _link(kind: Any) -> str:
@@ -138,7 +138,7 @@ def _link(kind: Any) -> str:
         case origin if origin is not None:
             return "object"
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return " or ".join(f"`{each.value}`" for each in kind)
+        return " or ".join(f"`{member.value}`" for member in kind)
     names = {
         str: "text",
         int: "integer",

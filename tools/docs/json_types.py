@@ -225,6 +225,7 @@ class SearchHitOutput(TypedDict):
     cost_usd: float | None
     snippet: str
     agent: str
+    is_lower_bound: bool
 
 
 class SearchOutput(TypedDict):

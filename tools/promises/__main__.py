@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.promises.breaks import BREAKS, Break
-from tools.promises.trial import copied, noticed, tried
+from tools.promises.trial import copy_project, is_noticed, run_tests
 
 AT_ONCE = 2  # most of these tests wait for disks and processes; with more, those that measure time fail by themselves
 
@@ -23,31 +23,31 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("promises", nargs="*", metavar="R1")
     parser.add_argument("--runs", type=int, default=1, help="Try each break this many times.")
     given = parser.parse_args(arguments)
-    chosen = [each for each in BREAKS if not given.promises or each.promise in given.promises]
+    chosen = [broken for broken in BREAKS if not given.promises or broken.promise in given.promises]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="promise-", ignore_cleanup_errors=True) as folder:
-        if tried(copied(Path(folder)), sorted({each.test for each in chosen})):
+        if run_tests(copy_project(Path(folder)), sorted({broken.test for broken in chosen})):
             sys.stdout.write("with nothing broken a test fails already\n")
             return 1
-    _say("", time.monotonic() - began, "sound", f"{len({each.test for each in chosen})} tests")
-    wanted = sorted(chosen, key=lambda each: each.test) * given.runs
+    _say("", time.monotonic() - began, "sound", f"{len({broken.test for broken in chosen})} tests")
+    wanted = sorted(chosen, key=lambda broken: broken.test) * given.runs
     with ThreadPoolExecutor(AT_ONCE) as pool:
         missed = sum(not seen for seen in pool.map(_try, wanted))
     _say("", time.monotonic() - began, "all", f"{len(wanted)} breaks, {missed} missed")
     return int(missed > 0)
 
 
-def _try(each: Break) -> bool:
+def _try(broken: Break) -> bool:
     """Say whether the break was noticed, and print its row of the table."""
     began = time.monotonic()
     # A broken promise may leave a process that still writes there.
     with tempfile.TemporaryDirectory(prefix="promise-", ignore_cleanup_errors=True) as folder:
-        seen = noticed(each, Path(folder))
+        seen = is_noticed(broken, Path(folder))
     _say(
-        each.promise,
+        broken.promise,
         time.monotonic() - began,
         "noticed" if seen else "MISSED",
-        f"{each.file}  {each.test}",
+        f"{broken.file}  {broken.test}",
     )
     return seen
 

@@ -115,7 +115,7 @@ BREAKS = (
         "hooks/recorder.py",
         "        writer.count_lost(home)\n        _cancel_alarm()\n",
         "        _cancel_alarm()\n",
-        "tests/hooks/test_record.py::test_a_disk_that_refuses_costs_the_record_and_says_so",
+        "tests/hooks/test_record.py::test_disk_error_loses_the_record_and_is_reported",
     ),
     Break(
         "R4",
@@ -213,28 +213,28 @@ BREAKS = (
         "setup/doctor.py",
         'f"damaged index moved to {quarantine_file(part)}" for part in parts if part.exists()\n',
         'f"{part}" for part in parts if part.exists() and not part.unlink()\n',
-        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+        "tests/cli/test_doctor.py::test_second_fix_changes_nothing_and_no_byte_is_lost",
     ),
     Break(
         "R8",
         "store/files.py",
         "os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)",
         "os.open(aside, os.O_CREAT | os.O_WRONLY, 0o600)",
-        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+        "tests/cli/test_doctor.py::test_second_fix_changes_nothing_and_no_byte_is_lost",
     ),
     Break(
         "R8",
         "setup/doctor.py",
         "        if is_sound(index):\n",
         "        if not index.exists():\n",
-        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+        "tests/cli/test_doctor.py::test_second_fix_changes_nothing_and_no_byte_is_lost",
     ),
     Break(
         "R9",
         "live/state_file/runtime_state.py",
         "chunk = apply_values(chunk, new_values, comments)",
         "chunk = new_item(chunk.key, new_values, 2, comments)",
-        "tests/live/state_file/test_runtime_state.py::test_a_thousand_updates_later_the_edits_are_where_they_were",
+        "tests/live/state_file/test_runtime_state.py::test_edits_stay_in_place_through_a_thousand_updates",
     ),
     Break(
         "R9",
@@ -286,7 +286,7 @@ BREAKS = (
         "loop/decide/fold.py",
         "            state.epoch = event.epoch\n",
         '            state.epoch, state.current_task = event.epoch, ""\n',
-        "tests/loop/test_every_syscall.py::test_killed_at_some_calls_of_a_plan_it_comes_to_the_same_end",
+        "tests/loop/test_every_syscall.py::test_plan_killed_at_some_calls_comes_to_the_same_end",
     ),
     Break(
         "R11",
@@ -305,8 +305,8 @@ BREAKS = (
     Break(
         "R12",
         "loop/decide/breaker.py",
-        "None if begun else iterations,\n",
-        "None if begun else iterations + 1,\n",
+        "None if begun else state.config.max_iterations\n",
+        "None if begun else state.config.max_iterations + 1\n",
         "tests/loop/simulator/test_simulate.py::test_no_promise_is_broken_in_hundreds_of_sessions",
     ),
     Break(
@@ -314,7 +314,7 @@ BREAKS = (
         "loop/simulator/simulation.py",
         "random.Random(seed)",
         "random.Random()",
-        "tests/loop/simulator/test_simulate.py::test_a_seed_reproduces",
+        "tests/loop/simulator/test_simulate.py::test_same_seed_simulates_the_same_session",
     ),
     Break(
         "R12",
@@ -378,7 +378,7 @@ BREAKS = (
         "agents/capture/recorder.py",
         "[:300])\n            return None\n",
         "[:300])\n            raise\n",
-        "tests/agents/capture/test_proxy.py::test_r15_when_nothing_can_be_kept_the_call_goes_on",
+        "tests/agents/capture/test_proxy.py::test_r15_call_continues_when_nothing_can_be_recorded",
     ),
     Break(
         "R15",

@@ -25,18 +25,18 @@ _TOO_LONG = -1
 _PROGRAM = "#!{python}\nimport sys\nfrom {module} import {name}\nsys.exit({name}())\n"
 
 
-def noticed(each: Break, folder: Path) -> bool:
+def is_noticed(broken: Break, folder: Path) -> bool:
     """Break the promise in a copy below `folder` and say whether its test fails there."""
-    root = copied(folder, each)
-    ran = tried(root, [each.test])
-    said = (root / "said.txt").read_text("utf-8", "replace")[-2000:]
+    root = copy_project(folder, broken)
+    ran = run_tests(root, [broken.test])
+    output = (root / "said.txt").read_text("utf-8", "replace")[-2000:]
     assert ran in {0, _FAILED, _TOO_LONG}, (
-        f"{each.test} could not be tried: pytest ends with {ran}\n{said}"
+        f"{broken.test} could not be tried: pytest ends with {ran}\n{output}"
     )
     return ran == _FAILED
 
 
-def copied(folder: Path, each: Break | None = None) -> Path:
+def copy_project(folder: Path, broken: Break | None = None) -> Path:
     """Copy the project, broken or not, and give it programs of its own; return where it is."""
     root = folder / "copy"
     root.mkdir(parents=True)
@@ -47,23 +47,23 @@ def copied(folder: Path, each: Break | None = None) -> Path:
     for name in ("pyproject.toml", "README.md", "docs", ".tools"):
         if (ROOT / name).exists():
             (root / name).symlink_to(ROOT / name)
-    if each is not None:
-        path = root / PACKAGE / each.file
-        path.write_text(break_text(path.read_text("utf-8"), each), "utf-8")
+    if broken is not None:
+        path = root / PACKAGE / broken.file
+        path.write_text(break_text(path.read_text("utf-8"), broken), "utf-8")
     _environment(root)
     return root
 
 
-def break_text(text: str, each: Break) -> str:
+def break_text(text: str, broken: Break) -> str:
     """The text of a file with the break in it."""
-    count = text.count(each.old)
+    count = text.count(broken.old)
     assert count == 1, (
-        f"{each.promise}: what is broken stands {count} times in {each.file}: {each.old!r}"
+        f"{broken.promise}: what is broken stands {count} times in {broken.file}: {broken.old!r}"
     )
-    return text.replace(each.old, each.new)
+    return text.replace(broken.old, broken.new)
 
 
-def tried(root: Path, tests: Sequence[str]) -> int:
+def run_tests(root: Path, tests: Sequence[str]) -> int:
     """Run tests in the copy and return what pytest says; past the limit they are ended."""
     words = [
         _python(root),
@@ -77,9 +77,9 @@ def tried(root: Path, tests: Sequence[str]) -> int:
         "not soak",
         *tests,
     ]
-    with (root / "said.txt").open("wb") as said:
+    with (root / "said.txt").open("wb") as output:
         running = subprocess.Popen(
-            words, cwd=root, stdout=said, stderr=said, env=_plain(), start_new_session=True
+            words, cwd=root, stdout=output, stderr=output, env=_plain(), start_new_session=True
         )
         try:
             return running.wait(LIMIT_S)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.bench.table import Table
 from tools.soak.actors import Pages, agent, loop, replays
-from tools.soak.ground import Ground, left_behind, scenario
+from tools.soak.ground import Ground, find_leftover_processes, scenario
 
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.archive.archive import Archive
@@ -29,18 +29,18 @@ def main() -> int:
     given.add_argument("--minutes", type=float, default=30.0)
     given.add_argument("--agents", type=int, default=8)
     given.add_argument("--seed", type=int, default=int(time.time()))
-    said = given.parse_args()
+    options = given.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="flightlog-soak-") as folder,
         serve_scenario(scenario()) as model,
     ):
-        ground = Ground(Path(folder), said.seed, time.monotonic() + 60 * said.minutes)
+        ground = Ground(Path(folder), options.seed, time.monotonic() + 60 * options.minutes)
         ground.url = model.url
-        pages = _acted(ground, said.agents)
-        return _judged(ground, pages, said.minutes, said.seed)
+        pages = _run_actors(ground, options.agents)
+        return _judge(ground, pages, options.minutes, options.seed)
 
 
-def _acted(ground: Ground, agents: int) -> Pages:
+def _run_actors(ground: Ground, agents: int) -> Pages:
     pages = Pages(ground)
     jobs: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
         *((agent, (ground, number)) for number in range(agents)),
@@ -48,15 +48,15 @@ def _acted(ground: Ground, agents: int) -> Pages:
     ]
     jobs += [(replays, (ground,)), (pages.watch, ()), (_weigh, (ground,))]
     threads = [threading.Thread(target=_safely, args=(ground, work, args)) for work, args in jobs]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     try:
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
     except KeyboardInterrupt:  # judge what there is; nothing may be left running
         ground.ends = time.monotonic()
-        for each in threads:
-            each.join()
+        for thread in threads:
+            thread.join()
     if pages.close() not in {0, 130}:
         ground.fail("the pages did not end as they should")
     return pages
@@ -73,14 +73,16 @@ def _weigh(ground: Ground) -> None:
     """What the recordings take, in bytes and sessions, from time to time."""
     with (ground.root / "weights.jsonl").open("a") as noted:
         while not ground.is_over:
-            kept = list((ground.recordings / "sessions").glob("*/*/meta.json"))
+            sessions = list((ground.recordings / "sessions").glob("*/*/meta.json"))
             size = sum(
-                _size(each)
-                for each in ground.recordings.rglob("*")
-                if not each.name.endswith(("-wal", "-shm"))
+                _size(path)
+                for path in ground.recordings.rglob("*")
+                if not path.name.endswith(("-wal", "-shm"))
             )
-            parts = {each.name: _below(each) for each in ground.recordings.iterdir()}
-            noted.write(json.dumps({"sessions": len(kept), "bytes": size, "parts": parts}) + "\n")
+            parts = {path.name: _below(path) for path in ground.recordings.iterdir()}
+            noted.write(
+                json.dumps({"sessions": len(sessions), "bytes": size, "parts": parts}) + "\n"
+            )
             noted.flush()
             time.sleep(2.0)
 
@@ -96,7 +98,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
+def _judge(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     table = Table()
     table.title(f"{minutes:g} minutes, seed {seed}")
     for what, times in sorted(ground.counts.items()):
@@ -108,14 +110,16 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     table.most("promises broken on the way", len(ground.wrong), 0)
     table.most("processes left behind", len(_remaining(ground)), 0)
     table.most("temporary files left behind", len(_litter(ground)), 0)
-    _, told = ground.run(ground.root / "work", "flightlog", "doctor", "--json")
+    _, output = ground.run(ground.root / "work", "flightlog", "doctor", "--json")
     findings = (
-        json.loads(told) if told.startswith("[") else [{"level": "damage", "text": told[:200]}]
+        json.loads(output)
+        if output.startswith("[")
+        else [{"level": "damage", "text": output[:200]}]
     )
     damage = [
-        each["text"]
-        for each in findings
-        if each["level"] == "damage" and "torn at the end" not in each["text"]
+        finding["text"]
+        for finding in findings
+        if finding["level"] == "damage" and "torn at the end" not in finding["text"]
     ]
     table.most("damage the doctor finds", len(damage), 0)
     third = max(len(pages.rss_mb) // 3, 1)
@@ -132,8 +136,8 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
         )
     else:
         table.most("bytes a session, last half over first", _growth(ground), 1.3)
-    for each in [*ground.wrong, *_remaining(ground), *_litter(ground), *damage][:30]:
-        sys.stdout.write(f"  {each}\n")
+    for problem in [*ground.wrong, *_remaining(ground), *_litter(ground), *damage][:30]:
+        sys.stdout.write(f"  {problem}\n")
     return 1 if table.failed else 0
 
 
@@ -149,27 +153,27 @@ def _count_lost(ground: Ground) -> tuple[int, int]:
     theirs = Archive({"claude-code": (str(ground.config),)})
     missing = 0
     for name, recording in theirs.recordings.items():
-        kept = (
+        sizes = (
             {file.subagent: file.size for file in ours.recordings[name].files}
             if name in ours.recordings
             else {}
         )
-        missing += sum(max(file.size - kept.get(file.subagent, 0), 0) for file in recording.files)
+        missing += sum(max(file.size - sizes.get(file.subagent, 0), 0) for file in recording.files)
     return events, missing
 
 
 def _event(line: dict[str, object]) -> str:
     payload = line.get("payload")
-    told = payload if isinstance(payload, dict) else line
-    return str(told.get("hook_event_name") or line.get("event") or "")
+    event = payload if isinstance(payload, dict) else line
+    return str(event.get("hook_event_name") or line.get("event") or "")
 
 
 def _remaining(ground: Ground) -> list[str]:
     """What still runs some time after everything was told to end; settles may finish their work."""
     deadline = time.monotonic() + _SETTLED_S
-    while (found := left_behind(ground.root.name)) and time.monotonic() < deadline:
+    while (remaining := find_leftover_processes(ground.root.name)) and time.monotonic() < deadline:
         time.sleep(0.5)
-    return found
+    return remaining
 
 
 def _litter(ground: Ground) -> list[str]:
@@ -189,14 +193,16 @@ def _parts(ground: Ground) -> str:
 
 
 def _growth(ground: Ground) -> float:
-    told = [json.loads(line) for line in (ground.root / "weights.jsonl").read_text().splitlines()]
-    told = [each for each in told if each["sessions"]]
-    if len(told) < 4:
+    weights = [
+        json.loads(line) for line in (ground.root / "weights.jsonl").read_text().splitlines()
+    ]
+    weights = [weight for weight in weights if weight["sessions"]]
+    if len(weights) < 4:
         return 1.0
-    half = told[len(told) // 2]
+    half = weights[len(weights) // 2]
     first = half["bytes"] / half["sessions"]
-    more = max(told[-1]["sessions"] - half["sessions"], 1)
-    return float((told[-1]["bytes"] - half["bytes"]) / more / first)
+    more = max(weights[-1]["sessions"] - half["sessions"], 1)
+    return float((weights[-1]["bytes"] - half["bytes"]) / more / first)
 
 
 if __name__ == "__main__":

@@ -53,21 +53,21 @@ def loop(ground: Ground, number: int) -> None:
         words = ["ralph-runtime", "run", "--plan", "plan.yaml", "--autonomous"]
         for _ in range(60):
             kill = ground.draw(1.0, 9.0) if ground.draw(0, 1) < 0.5 else 0.0
-            code, said = ground.run(folder, *words, kill_after=kill)
+            code, output = ground.run(folder, *words, kill_after=kill)
             if code != -9:
                 break
             ground.note("runners killed")
             begun = list((folder / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
             words = ["ralph-runtime", "resume", "--session", "session-001"] if begun else words
-        _check_loop(ground, folder, tasks, said)
+        _check_loop(ground, folder, tasks, output)
 
 
-def _check_loop(ground: Ground, folder: Path, tasks: int, said: str) -> None:
-    found = list((folder / "ralph-loop-sessions").glob("session-001-*"))
-    status = open_loop_session(found[0]).state.status if found else "not begun"
+def _check_loop(ground: Ground, folder: Path, tasks: int, output: str) -> None:
+    sessions = list((folder / "ralph-loop-sessions").glob("session-001-*"))
+    status = open_loop_session(sessions[0]).state.status if sessions else "not begun"
     effects = len(list((folder / "effects").glob("*"))) if (folder / "effects").is_dir() else 0
     if status != "completed" or effects != tasks:
-        ground.fail(f"loop {folder.name}: {status}, {effects} of {tasks} effects: {said[-300:]}")
+        ground.fail(f"loop {folder.name}: {status}, {effects} of {tasks} effects: {output[-300:]}")
     ground.note("plans completed")
 
 
@@ -87,9 +87,9 @@ def replays(ground: Ground) -> None:
     (folder / "model.yaml").write_text(
         json.dumps({"rules": [{"replies": [reply, reply, {"text": "Two."}]}]})
     )
-    code, said = ground.run(folder, "harness", "run", "run.yaml", "--run-name", "source")
+    code, output = ground.run(folder, "harness", "run", "run.yaml", "--run-name", "source")
     if code:
-        ground.fail(f"harness run: {said[-300:]}")
+        ground.fail(f"harness run: {output[-300:]}")
         return
     while not ground.is_over:
         kill = ground.draw(0.3, 2.0) if ground.draw(0, 1) < 0.3 else 0.0
@@ -105,11 +105,11 @@ def replays(ground: Ground) -> None:
             "2",
             "--json",
         ]
-        code, said = ground.run(folder, *words, kill_after=kill)
+        code, output = ground.run(folder, *words, kill_after=kill)
         if code == -9:
             ground.note("replays killed")
         elif code:
-            ground.fail(f"replay: exit code {code}: {said[-300:]}")
+            ground.fail(f"replay: exit code {code}: {output[-300:]}")
         else:
             ground.note("branches", 2)
 
@@ -127,9 +127,9 @@ class Pages:
                                        env=ground.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=self._said.open("w"), text=True)  # fmt: skip
         assert self._child.stdout is not None
-        said = re.search(r":(\d+)/\?token=(\S+)", self._child.stdout.readline())
-        assert said is not None, "the server says its address"
-        self._port, self._token = int(said[1]), said[2]
+        address = re.search(r":(\d+)/\?token=(\S+)", self._child.stdout.readline())
+        assert address is not None, "the server says its address"
+        self._port, self._token = int(address[1]), address[2]
 
     def watch(self) -> None:
         """Ask for one page after the other, as somebody who looks around."""
@@ -141,8 +141,8 @@ class Pages:
             status = self._fetch_status(path)
             took = time.monotonic() - began
             if status != 200:
-                said = " | ".join(self._said.read_text().splitlines()[-6:])
-                self._ground.fail(f"{path}: status {status} after {took:.0f} s: {said}")
+                errors = " | ".join(self._said.read_text().splitlines()[-6:])
+                self._ground.fail(f"{path}: status {status} after {took:.0f} s: {errors}")
             self.slowest_s[path] = max(took, self.slowest_s.get(path, 0.0))
             self._ground.note("pages")
             self.rss_mb.append(_rss_mb(self._child.pid))
@@ -169,7 +169,7 @@ class Pages:
 
 def _rss_mb(pid: int) -> float:
     try:
-        said = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+        match = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     except OSError:
         return 0.0
-    return int(said[1]) / 1024 if said else 0.0
+    return int(match[1]) / 1024 if match else 0.0

@@ -96,14 +96,14 @@ class Ground:
         child = subprocess.Popen(command, cwd=folder, env=self.environment(), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
         try:
-            said, _ = child.communicate(timeout=kill_after or 120)
+            output, _ = child.communicate(timeout=kill_after or 120)
         except subprocess.TimeoutExpired:
             child.send_signal(signal.SIGKILL)
-            said, _ = child.communicate()
+            output, _ = child.communicate()
             if not kill_after:
                 self.fail(f"hung: {' '.join(words)}")
-            return -9, said or ""
-        return child.returncode, said or ""
+            return -9, output or ""
+        return child.returncode, output or ""
 
 
 def scenario() -> Scenario:
@@ -117,7 +117,7 @@ def plan_of(tasks: int) -> str:
         'mkdir -p "effects/$FLIGHTLOG_SESSION-$FLIGHTLOG_TASK-$FLIGHTLOG_KEY"; '
         'echo "$FLIGHTLOG_TASK" > "out-$FLIGHTLOG_TASK"; sleep 0.1'
     )
-    told = [
+    entries = [
         {
             "task_id": f"{number:03}",
             "name": f"task {number}",
@@ -126,12 +126,12 @@ def plan_of(tasks: int) -> str:
         }
         for number in range(1, tasks + 1)
     ]
-    return json.dumps({"plan": "soak", "tasks": told, "config": {"human_intervention": "never"}})
+    return json.dumps({"plan": "soak", "tasks": entries, "config": {"human_intervention": "never"}})
 
 
-def left_behind(mark: str) -> list[str]:
+def find_leftover_processes(mark: str) -> list[str]:
     """Processes that still carry the mark of a soak."""
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             body = path.read_bytes()
@@ -139,5 +139,5 @@ def left_behind(mark: str) -> list[str]:
         except OSError:
             continue
         if f"{MARK}={mark}".encode() in body.split(b"\0") and int(path.parent.name) != os.getpid():
-            found.append(f"{path.parent.name} {words.decode('utf-8', 'replace')}")
-    return found
+            processes.append(f"{path.parent.name} {words.decode('utf-8', 'replace')}")
+    return processes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flightlog.sources.protocol import FileListing, Source
 
 
+COMMON_MEMORY_FILE = "AGENTS.md"
 # Recordings that ship with the package, as a configuration directory of Claude Code.
 SAMPLES = Path(__file__).parent / "scripted" / "recordings"
 
@@ -56,6 +57,7 @@ class RegisteredAgent(NamedTuple):
 
     `variable` names the directory, or the one that `below` is in; without it, `usual` are the
     directories below the person's home. The package `claude_code` exports the agent "claude-code".
+    `memory_file` is the file in a project whose text the agent reads at each start.
     """
 
     name: str
@@ -63,17 +65,20 @@ class RegisteredAgent(NamedTuple):
     variable: str
     usual: tuple[str, ...]
     below: str = ""
+    memory_file: str = COMMON_MEMORY_FILE
 
 
 REGISTRY = (
-    RegisteredAgent(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)),
+    RegisteredAgent(
+        *(DEFAULT_AGENT, "Claude Code", "CLAUDE_CONFIG_DIR", (".claude",)), memory_file="CLAUDE.md"
+    ),
     RegisteredAgent("codex", "Codex", "CODEX_HOME", (".codex",)),
     RegisteredAgent(
         "opencode", "OpenCode", "XDG_DATA_HOME", (".local/share/opencode",), below="opencode"
     ),
     RegisteredAgent("copilot", "Copilot CLI", "COPILOT_HOME", (".copilot",)),
-    RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",)),
-    RegisteredAgent("qwen", "Qwen Code", "", (".qwen",)),
+    RegisteredAgent("gemini", "Gemini CLI", "", (".gemini",), memory_file="GEMINI.md"),
+    RegisteredAgent("qwen", "Qwen Code", "", (".qwen",), memory_file="QWEN.md"),
     RegisteredAgent("pi", "Pi", "", (".pi",)),
 )
 
@@ -86,6 +91,12 @@ def agent_names() -> tuple[str, ...]:
 def agent_label(name: str) -> str:
     """Return an agent's name as people write it."""
     return next((agent.label for agent in REGISTRY if agent.name == name), name)
+
+
+def find_memory_file(name: str) -> str:
+    """Return the name of the file in a project whose text the agent reads at each start."""
+    names = (agent.memory_file for agent in REGISTRY if agent.name == name)
+    return next(names, COMMON_MEMORY_FILE)
 
 
 def find_agent(name: str) -> Agent:

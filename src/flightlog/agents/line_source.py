@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from flightlog.model.entries import (
     AssistantReply,
+    ContextCompacted,
     Entry,
     PromptQueued,
     SessionSummarized,
@@ -178,7 +179,8 @@ class LineSource:
         with suppress(OSError, Unreadable), closing(open_reader(path)) as reader:
             for line in self._context_lines(reader, end - sum(len(line) + 1 for line in lines)):
                 _try_decode(decoder, line)
-        messages, role, size, model, tokens = 0, "", 0, "", 0
+        messages, role, size, model = 0, "", 0, ""
+        tokens: int | None = None
         for line in lines:
             for entry in _try_decode(decoder, line) or ():
                 event = entry.event
@@ -186,6 +188,8 @@ class LineSource:
                     messages, role, size = messages + 1, kind, len(line)
                 if isinstance(event, AssistantReply) and event.usage:
                     model, tokens = event.model, event.usage.total_tokens
+                elif isinstance(event, ContextCompacted):
+                    tokens = event.tokens_after
         return TranscriptTail(end, messages, role, size, model, tokens)
 
     def last_record_ms(self, file: SessionFile) -> int:
@@ -375,7 +379,6 @@ class WordColumns:
     def join(self) -> tuple[str, str, str, str]:
         """Return the text of each column."""
         columns = (self.text, self.output, self.tools, self.files)
-        text, output, tools, files = (
-            "\n".join(filter(None, words))[:WORDS_MAX] for words in columns
-        )
+        joined = ["\n".join(filter(None, words))[:WORDS_MAX] for words in columns]
+        text, output, tools, files = joined
         return text, output, tools, files

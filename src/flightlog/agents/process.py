@@ -44,9 +44,8 @@ class AgentProcess:
         stdin: bytes = b"",
     ) -> None:
         """Start `command` with exactly `environment` and only `stdin` on its stdin."""
-        self._child = _start_child(
-            command, cwd, environment, subprocess.PIPE, has_input=bool(stdin)
-        )
+        pipe = subprocess.PIPE
+        self._child = _start_child(command, cwd, environment, pipe, has_input=bool(stdin))
         if self._child.stdin is not None:
             arguments = (self._child.stdin, stdin)
             threading.Thread(target=_write_input, args=arguments, daemon=True).start()
@@ -89,9 +88,8 @@ class AgentProcess:
 
     def wait(self, timeout_s: float) -> AgentOutcome:
         """Return the outcome; after `timeout_s`, stop the agent and its descendants."""
-        return self.look(timeout_s) or self._outcome(
-            terminate(self._child, STOP_GRACE_S), timed_out=True
-        )
+        outcome = self.look(timeout_s)
+        return outcome or self._outcome(terminate(self._child, STOP_GRACE_S), timed_out=True)
 
     def stop(self) -> AgentOutcome:
         """Stop the agent and its descendants: SIGTERM first, then SIGKILL."""
@@ -151,9 +149,8 @@ def find_descendants(pid: int) -> set[int]:
         ).stdout
     except OSError:
         return set()
-    parents = {
-        int(child): int(parent) for child, parent in (line.split() for line in table.splitlines())
-    }
+    lines = (line.split() for line in table.splitlines())
+    parents = {int(child): int(parent) for child, parent in lines}
     descendants: set[int] = set()
     while (
         more := {child for child, parent in parents.items() if parent in descendants | {pid}}

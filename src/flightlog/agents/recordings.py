@@ -161,9 +161,8 @@ def _adopted_files(
 
 def _has_no_recording(root: Path) -> bool:
     """Return whether only the hook wrote to a session's directory so far."""
-    return (
-        root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
-    )
+    is_readable = root.is_dir() and os.access(root, os.R_OK | os.X_OK)
+    return is_readable and not (root / "meta.json").exists()
 
 
 def _iter_generations(
@@ -177,10 +176,8 @@ def _iter_generations(
                 # Our copies only grow, so a change shows in the size. A restored copy may have the
                 # same size: the count of its damaged predecessors serves as the inode.
                 restored = sum(1 for _ in generation.parent.glob(f"{generation.name}*.damaged-*"))
-                yield SessionFile(
-                    str(generation), session, recording.size, 0, subagent, inode=restored
-                )
+                state = (recording.size, 0, subagent)
+                yield SessionFile(str(generation), session, *state, inode=restored)
         except (OSError, Unavailable) as error:
-            damage.append(
-                Damage(str(generation), 0, 0, getattr(error, "strerror", "") or str(error))
-            )
+            text = getattr(error, "strerror", "") or str(error)
+            damage.append(Damage(str(generation), 0, 0, text))

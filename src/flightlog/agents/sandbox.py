@@ -55,9 +55,8 @@ def isolation_prefix(
 ) -> tuple[str, ...]:
     """Return the prefix of a command that sees `mounts` in `cwd` and dies with its caller."""
     pairs = [str(path) for mount in mounts for path in (mount.private, mount.path)]
-    return _namespace_prefix(
-        mode, ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd))
-    )
+    inner = ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd))
+    return _namespace_prefix(mode, inner)
 
 
 def read_only_prefix(mode: IsolationMode, writable: Path) -> tuple[str, ...]:
@@ -71,16 +70,8 @@ def _namespace_prefix(mode: IsolationMode, inner: tuple[str, ...]) -> tuple[str,
         return (*_PARENT_DEATH, "unshare", "--mount", *_PROCESSES, *inner)
     # An ordinary user is root for the mounts only, and itself again before the agent starts.
     unroot = ("unshare", "--user", f"--map-user={os.geteuid()}", f"--map-group={os.getegid()}")
-    return (
-        *_PARENT_DEATH,
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        *_PROCESSES,
-        *inner,
-        *unroot,
-    )
+    unshare = ("unshare", "--user", "--map-root-user", "--mount")
+    return (*_PARENT_DEATH, *unshare, *_PROCESSES, *inner, *unroot)
 
 
 def parent_death_prefix(path: str) -> tuple[str, ...]:

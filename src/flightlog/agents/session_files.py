@@ -55,9 +55,8 @@ def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> 
         damage.append(Damage(path, 0, 0, "not a file"))
         return None
     state = (status.st_size, status.st_mtime_ns)
-    return SessionFile(
-        path, session, *state, device=status.st_dev, inode=status.st_ino, agent=agent
-    )
+    place = (status.st_dev, status.st_ino)
+    return SessionFile(path, session, *state, "", *place, agent)
 
 
 def describe_current(file: SessionFile) -> tuple[SessionFile, ...]:

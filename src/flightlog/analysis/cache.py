@@ -107,11 +107,8 @@ class CacheTotals(Struct, frozen=True):
 
 def judge_requests(requests: Iterable[ModelRequest]) -> list[CacheOutcome]:
     """Return the outcome of each request; those of a thread follow each other by time."""
-    return [
-        outcome
-        for _, thread in groupby(requests, key=lambda request: request.thread)
-        for outcome in _judge_thread(list(thread))
-    ]
+    threads = groupby(requests, key=lambda request: request.thread)
+    return [outcome for _, thread in threads for outcome in _judge_thread(list(thread))]
 
 
 def total_outcomes(outcomes: Iterable[CacheOutcome]) -> CacheTotals:
@@ -146,11 +143,8 @@ def compare_with_client(
 
     The client counts the main thread since it started, and takes its first request as cold.
     """
-    known = [
-        outcome
-        for outcome in outcomes
-        if not outcome.thread and (outcome.at_ms or 0) <= client.at_ms
-    ]
+    main = (outcome for outcome in outcomes if not outcome.thread)
+    known = [outcome for outcome in main if (outcome.at_ms or 0) <= client.at_ms]
     window = known[-client.requests :] if client.requests else []
     ours = total_outcomes(window[1:])
     pairs = [
@@ -160,10 +154,9 @@ def compare_with_client(
         ("tokens written again", ours.recached_tokens, client.recached_tokens),
         *((f"misses by {name}", ours.causes.get(name, 0), n) for name, n in client.causes.items()),
     ]
+    differing = (pair for pair in pairs if pair[1] != pair[2])
     differences = [
-        f"{name}: we count {ours:,}, the client {theirs:,}"
-        for name, ours, theirs in pairs
-        if ours != theirs
+        f"{name}: we count {n:,}, the client {theirs:,}" for name, n, theirs in differing
     ]
     return ours, tuple(differences)
 
@@ -241,17 +234,15 @@ def _price_again(before: ModelRequest, request: ModelRequest) -> tuple[int, floa
 
 def _find_causes(before: ModelRequest, request: ModelRequest, ttl: str) -> tuple[CacheCause, ...]:
     old, new = before.logged, request.logged
-    changes = (
-        list(_compare_logged(old, new)) if old and new else list(_compare_counted(before, request))
-    )
+    compared = _compare_logged(old, new) if old and new else _compare_counted(before, request)
+    changes = list(compared)
     if changes:
         return tuple(changes)
     gap_ms = (request.at_ms or 0) - (before.at_ms or 0) if request.at_ms and before.at_ms else 0
     life = ttl or "5m"
     if gap_ms > TTL_MS[life]:
-        return (
-            CacheCause(f"ttl_expired_{life}", f"{gap_ms / 60_000:,.0f} minutes without request"),
-        )
+        text = f"{gap_ms / 60_000:,.0f} minutes without request"
+        return (CacheCause(f"ttl_expired_{life}", text),)
     return (CacheCause("likely_server_side" if old and new else UNKNOWN),)
 
 
@@ -282,9 +273,8 @@ def _compare_logged(old: LoggedRequest, new: LoggedRequest) -> Iterator[CacheCau
         yield CacheCause("cache_scope_or_ttl_changed", f"cache marks now: {marks}")
     changed_betas = {*old.betas} ^ {*new.betas}
     if others := changed_betas - AUTO_MODE_BETAS:
-        yield CacheCause(
-            "betas_changed", _list_changes(others & {*new.betas}, others & {*old.betas})
-        )
+        text = _list_changes(others & {*new.betas}, others & {*old.betas})
+        yield CacheCause("betas_changed", text)
     for name in ("effort", "thinking_mode", "thinking_display"):
         was, now = getattr(old, name), getattr(new, name)
         if was != now:
@@ -306,11 +296,8 @@ def _compare_shapes(old: RequestShape, new: RequestShape) -> Iterator[CacheCause
         line = _first_changed_line("\n".join(old.system), "\n".join(new.system))
         yield CacheCause("system_prompt_changed", f"{delta:+,} characters: {line}")
     added, removed = new.tools.keys() - old.tools.keys(), old.tools.keys() - new.tools.keys()
-    redefined = {
-        name
-        for name in new.tools.keys() & old.tools.keys()
-        if new.tools[name].digest != old.tools[name].digest
-    }
+    common = new.tools.keys() & old.tools.keys()
+    redefined = {name for name in common if new.tools[name].digest != old.tools[name].digest}
     if added or removed or redefined or list(old.tools) != list(new.tools):
         yield CacheCause("tools_changed", _list_changes(added, removed, redefined))
 
@@ -324,11 +311,8 @@ def _first_changed_line(old: str, new: str) -> str:
 
 def _list_changes(added: set[str], removed: set[str], redefined: Iterable[str] = ()) -> str:
     """Return what was added, removed and redefined; the tools of an MCP server are one item."""
-    parts = [
-        f"{verb} {_list_names(names)}"
-        for verb, names in (("added", added), ("removed", removed), ("redefined", redefined))
-        if names
-    ]
+    groups = {"added": added, "removed": removed, "redefined": redefined}
+    parts = [f"{verb} {_list_names(names)}" for verb, names in groups.items() if names]
     return "; ".join(parts) or "another order"
 
 

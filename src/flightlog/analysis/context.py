@@ -161,13 +161,12 @@ class _ThreadWindow:
     def _add_step(self, step: Step, address: str) -> None:
         while self._waiting and (self._waiting[-1].at_ms or 0) <= (step.at_ms or 0):
             item = self._waiting.pop()
-            files = [
-                PromptPiece("memory", path, address, size) for path, size in item.memory.items()
-            ]
+            memory = item.memory.items()
+            files = [PromptPiece("memory", path, address, size) for path, size in memory]
             text = (Text(item.text),)
-            self._state.pending += files or [
-                self.measure.make_piece("context", item.kind, address, text)
-            ]
+            if not files:
+                files = [self.measure.make_piece("context", item.kind, address, text)]
+            self._state.pending += files
         request = self._found.get(address)
         if request is not None:
             self._measure_request(request)
@@ -194,9 +193,8 @@ class _ThreadWindow:
             self._extend_window(request, prompt - self._ends[-1])
         sums = sorted(self._totals.items())
         parts = tuple(ContextPart(*key[:2], tokens, key[2]) for key, tokens in sums if tokens)
-        self.requests.append(
-            RequestContext(request.address, request.thread, prompt, state.start, parts)
-        )
+        place = (request.address, request.thread)
+        self.requests.append(RequestContext(*place, prompt, state.start, parts))
         state.before, state.pending, state.reply = request, [], []
         self._had_thinking &= not self._is_new_turn
         self._is_over = self._is_new_turn = False
@@ -312,8 +310,8 @@ class _ThreadWindow:
         """Take out tokens that the client removed, from the end; which ones it were is not known."""
         state, sums = self._state, list(self._totals.items())
         self._totals = Counter()
-        for (kind, name, _), held in sums:
-            self._totals[kind, name, False] += held
+        for (kind, name, _), amount in sums:
+            self._totals[kind, name, False] += amount
         while tokens:
             piece, rate = state.pieces[-1], self._rates[-1]
             taken = min(tokens, piece.tokens)
@@ -364,9 +362,9 @@ class _ThreadWindow:
             return
         self._is_priced = True
         read, write, fresh = rates
-        cached, held = min(request.usage.cache_read_tokens, self._ends[-1]), self._ends[-1]
-        written = min(cached + request.usage.cache_write_tokens, held)
-        for edge, rate in ((held, fresh), (written, write - fresh), (cached, read - write)):
+        cached, window = min(request.usage.cache_read_tokens, self._ends[-1]), self._ends[-1]
+        written = min(cached + request.usage.cache_write_tokens, window)
+        for edge, rate in ((window, fresh), (written, write - fresh), (cached, read - write)):
             at = bisect_right(self._ends, edge)
             before = self._ends[at - 1] if at else 0
             if at:

@@ -233,8 +233,8 @@ def kept_messages(request: ModelRequest, pending: Iterable[PromptPiece]) -> list
     if request.logged is None or request.begins is not RequestStart.COMPACTED:
         return []
     sent = sum(block.chars for message in request.logged.new_messages for block in message.blocks)
-    kept = sent - sum(piece.chars for piece in pending)
-    return [PromptPiece("other", "kept messages", request.address, kept)] if kept > 0 else []
+    chars = sent - sum(piece.chars for piece in pending)
+    return [PromptPiece("other", "kept messages", request.address, chars)] if chars > 0 else []
 
 
 def split_start(tokens: int, pieces: Sequence[PromptPiece]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import tzinfo
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -81,15 +82,11 @@ def analyze_archive(
     """
     names = archive.recordings if sessions is None else sessions
     recordings = [archive.recordings[name] for name in names if name in archive.recordings]
-    files = {
-        recording.session: recording.files
-        for recording in recordings
-        if recording.changed_ms >= since_ms
-    }
+    changed = (one for one in recordings if one.changed_ms >= since_ms)
+    files = {recording.session: recording.files for recording in changed}
     with closing(SessionValueCache("analysis", SessionAnalysis, archive.index_path)) as cache:
-        yield from cache.iter_computed(
-            files, lambda stale: _analyze_all(archive, stale, progress, fork_above)
-        )
+        analyze = partial(_analyze_all, archive, progress=progress, fork_above=fork_above)
+        yield from (value for _, value in cache.iter_items(files, analyze))
 
 
 def list_misses(
@@ -190,9 +187,8 @@ def _watch_context(items: Iterable[T], added: AddedContext) -> Iterator[T]:
 
 def _summarize(whole: SessionAnalysis) -> SessionAnalysis:
     misses = tuple(outcome for outcome in whole.cache if outcome.verdict.is_miss)
-    return replace(
-        whole, cache=misses, context=SessionContext(blocks=whole.context.blocks[:BLOCKS_MAX])
-    )
+    blocks = SessionContext(blocks=whole.context.blocks[:BLOCKS_MAX])
+    return replace(whole, cache=misses, context=blocks)
 
 
 def _analyze_all(

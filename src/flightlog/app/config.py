@@ -78,11 +78,9 @@ def load_settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValu
     for path in (user_file(environ), project_file(cwd)):
         if path is not None and path.is_file():
             settings = dict(_read_file_settings(path))
-            refused = (
-                frozenset()
-                if path == user_file(environ)
-                else _untrusted_settings(environ, path, settings) | _USER_ONLY
-            )
+            refused: frozenset[str] = frozenset()
+            if path != user_file(environ):
+                refused = _untrusted_settings(environ, path, settings) | _USER_ONLY
             values |= {
                 name: ConfigValue(name, settings[name], str(path))
                 for name in settings

@@ -68,9 +68,8 @@ def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     """Return what each source of consent allows for a repository's rows, and in total."""
     paths = project_settings_files(top)
     texts = [path.read_text("utf-8", "replace") for path in paths if path.is_file()]
-    sources = row_sources(
-        runtime, top, own_hook=any(word in text for text in texts for word in OWN_HOOKS)
-    )
+    own_hook = any(word in text for text in texts for word in OWN_HOOKS)
+    sources = row_sources(runtime, top, own_hook=own_hook)
     listed = {name: sorted(sources.get(name, ())) for name in ("trust", "environment", "hook")}
     return {word: any(word in allowed for allowed in sources.values()) for word in GRANTS} | {
         "sources": listed

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flightlog.agents import SAMPLES
+from flightlog.agents import REGISTRY, SAMPLES
 from flightlog.agents.claude_code.files import absolute_path, normalize_path
 from flightlog.app.jobs import LOCAL, make_executors
 from flightlog.hooks.writer import find_data_dir, find_own_dir
@@ -27,7 +27,7 @@ def choose_samples() -> None:
     What is computed from them is stored in a cache directory, not with the user's own data.
     """
     cache = find_own_dir(os.environ.get("XDG_CACHE_HOME", ""), "~/.cache")
-    os.environ["CLAUDE_CONFIG_DIR"] = str(SAMPLES)
+    os.environ[REGISTRY[0].variable] = str(SAMPLES)  # they are sessions of the first agent
     os.environ["FLIGHTLOG_HOME"] = f"{cache}/samples"
 
 

@@ -32,7 +32,7 @@ from flightlog.store.recordings.adoption import list_damaged_sessions, session_d
 from flightlog.store.recordings.reader import is_virtual, open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
-from flightlog.usage.report import UsageFilter, UsageReport
+from flightlog.usage.report import UsageReport
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.fold import fold_outline, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary, TurnCost
@@ -148,9 +148,8 @@ class Archive:
 
     def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
         """Yield every session, the one written last first."""
-        yield from report_progress(
-            map(self._fold_session, self._last_written_first), progress, len(self.recordings)
-        )
+        sessions = map(self._fold_session, self._last_written_first)
+        yield from report_progress(sessions, progress, len(self.recordings))
 
     def read_outline(self, session: str) -> SessionOutline:
         """Return the outline of a session; that of a long one is cached in the index."""
@@ -241,19 +240,15 @@ class Archive:
         # The source of a database knows its forks; here, all of its sessions would be read.
         if recording.main is not None and not is_virtual(recording.main.path):
             main = contexts.get("", ThreadContext())
-            contexts[""] = replace(
-                main,
-                copied_message_ids=main.copied_message_ids
-                | self.usage_pipeline.copied_message_ids(recording.main),
-            )
+            copied = self.usage_pipeline.copied_message_ids(recording.main)
+            contexts[""] = replace(main, copied_message_ids=main.copied_message_ids | copied)
         return contexts
 
     def read_entries_at(self, locations: Iterable[RecordLocation]) -> Iterator[Entry]:
         """Yield the records at the locations."""
         for path, group in groupby(locations, key=lambda location: location[0]):
-            yield from source_of(self._agents_by_path.get(path, DEFAULT_AGENT)).entries_at(
-                path, [(offset, length) for _, offset, length in group]
-            )
+            source = source_of(self._agents_by_path.get(path, DEFAULT_AGENT))
+            yield from source.entries_at(path, [(offset, length) for _, offset, length in group])
 
     def find_entries(self, prefix: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that contain `words`, file by file."""
@@ -272,11 +267,9 @@ class Archive:
                 continue
         return None
 
-    def usage_report(
-        self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None
-    ) -> UsageReport:
-        """Return usage and cost of all sessions, or of the part that `only` selects."""
-        return self.usage_pipeline.report(by, zone, only)
+    def usage_report(self, by: Breakdown, zone: tzinfo) -> UsageReport:
+        """Return usage and cost of all sessions."""
+        return self.usage_pipeline.report(by, zone)
 
     @functools.cached_property
     def usage_pipeline(self) -> UsagePipeline:

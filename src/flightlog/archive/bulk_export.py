@@ -75,14 +75,11 @@ def session_day(session: Session) -> str:
 def build_rows(session: Session) -> dict[str, list[Row]]:
     """Return the rows of a session, by table."""
     steps = list(iter_steps(session))
+    calls = [(address, step, call) for address, step in steps for call in step.tool_calls]
     return {
         "sessions": [_session_row(session, [step for _, step in steps])],
         "steps": [_step_row(address, step) for address, step in steps],
-        "tool_calls": [
-            _tool_call_row(address, step, call)
-            for address, step in steps
-            for call in step.tool_calls
-        ],
+        "tool_calls": [_tool_call_row(*call) for call in calls],
     }
 
 
@@ -191,12 +188,8 @@ def export_archive(
         written += len(result.files)
         for field in ("sessions", "failed", "secrets", "personal"):
             setattr(total, field, getattr(total, field) + getattr(result, field))
-    counts = {
-        "output": str(output),
-        "sessions": total.sessions,
-        "files": written,
-        "failed": dict(total.failed),
-    }
+    counts = {"output": str(output), "sessions": total.sessions, "files": written}
+    counts["failed"] = dict(total.failed)
     removed = {"secrets": total.secrets, "personal": total.personal} if options.redact else {}
     return counts | {"redacted": options.redact} | removed
 
@@ -246,9 +239,8 @@ class _JobWorker:
             bundle, redacted = build_session_bundle(
                 self._runtime, self._archive, session, options.version, redact=options.redact
             )
-            self.result.files += [
-                (f"{session.id}/{path}", data) for path, data in bundle.iter_files()
-            ]
+            contents = bundle.iter_files()
+            self.result.files += [(f"{session.id}/{path}", data) for path, data in contents]
         else:
             if options.redact:
                 redacted, _ = redact_session(self._runtime, self._archive, session)
@@ -317,9 +309,8 @@ def _encode_parquet(table: str, rows: list[Row]) -> bytes:
         **dict.fromkeys(_BOOLEANS, arrow.bool_()),
         **dict.fromkeys(_LISTS, arrow.list_(arrow.string())),
     }
-    schema = arrow.schema(
-        [(column, special.get(column, arrow.string())) for column in COLUMNS[table]]
-    )
+    columns = [(column, special.get(column, arrow.string())) for column in COLUMNS[table]]
+    schema = arrow.schema(columns)
     sink = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), sink, compression="zstd")
     return sink.getvalue()

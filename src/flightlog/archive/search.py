@@ -14,6 +14,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from flightlog.agents import agent_names, source_of
 from flightlog.archive.session_values import SessionValueCache
 from flightlog.model.errors import Invalid
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
+from flightlog.model.usage import Cost, CostSource
 from flightlog.sources.workers import read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
@@ -55,6 +57,7 @@ _EXAMPLE = """flightlog session search '"python3 greet.py" tool:bash since:2026-
 # How an answer of our MCP server begins. It repeats recorded text, so its words are not indexed.
 OWN_ANSWER = "[flightlog mcp]"
 _ANSWER_CHARS = 400  # a client may put its own lines before an answer
+_UNKNOWN = Cost(None, CostSource.UNKNOWN)
 _ADDRESS_CHARS_MAX = 300  # two ids of at most 128 characters and two numbers
 PATIENCE_S = 20.0  # a first run over a large archive releases the write lock only between batches
 TRY_S = 1.0  # a background update gives up soon: another process is doing the same work
@@ -181,15 +184,21 @@ class SearchHit(Struct, frozen=True):
     cost_usd: float | None
     snippet: str
     agent: str = DEFAULT_AGENT
+    is_lower_bound: bool = False
+
+    @property
+    def cost(self) -> Cost:
+        """The cost of the session."""
+        return Cost(self.cost_usd, CostSource.TABLE, self.is_lower_bound)
 
 
 def locate_results(
     archive: "Archive",
     results: Iterable[SearchResult],
-    costs_usd: Mapping[str, float | None],
+    costs: Mapping[str, Cost],
     read_bytes_max: int = sys.maxsize,
 ) -> list[SearchHit]:
-    """Return hits with address and the cost of their session, from `costs_usd`.
+    """Return hits with address and the cost of their session, from `costs`.
 
     The addresses of a session are cached in the index. To find others, at most `read_bytes_max`
     are read; a hit in a session beyond that has the address of the session.
@@ -206,15 +215,15 @@ def locate_results(
                 known = cache.get_if_current(session, recording.files) if recording else ""
                 if recording and known is None and recording.size <= read_bytes_max:
                     read_bytes_max -= recording.size
-                    known = cache.get_or_compute(
-                        session, recording.files, lambda name: _list_addresses(archive, name)
-                    )
+                    list_all = partial(_list_addresses, archive)
+                    known = cache.get_or_compute(session, recording.files, list_all)
                 addresses[session] = known or ""
             _, _, rest = addresses[session].partition(f"\n{match.uuid} ")
             address = rest[:_ADDRESS_CHARS_MAX].partition("\n")[0] or session
             agent = recording.agent if recording else DEFAULT_AGENT
-            facts = (match.project, match.at_ms or None, costs_usd.get(session), result.snippet)
-            hits.append(SearchHit(address, session, *facts, agent))
+            cost = costs.get(session, _UNKNOWN)
+            facts = (match.project, match.at_ms or None, cost.usd, result.snippet)
+            hits.append(SearchHit(address, session, *facts, agent, cost.is_lower_bound))
     return hits
 
 
@@ -266,21 +275,15 @@ class SearchIndex:
 
     def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> SearchResults:
         sessions = self._restrict_sessions(query)
-        records = RecordQuery(
-            query.match, query.since_ms, query.project, sessions, limit, once_per_session=once
-        )
+        scope = (query.match, query.since_ms, query.project, sessions)
+        records = RecordQuery(*scope, limit, once_per_session=once)
         hits, total = self._index.query(lambda database: search_words(database, records))
-        texts = (
-            source_of(self._agents.get(hit.path, DEFAULT_AGENT)).text_at(
-                hit.path, hit.offset, hit.length
-            )
-            for hit in hits
-        )
-        results = [
-            SearchResult(hit, cut_snippet(text, query.words))
-            for hit, text in zip(hits, texts, strict=True)
-        ]
+        results = [SearchResult(hit, cut_snippet(self._text_of(hit), query.words)) for hit in hits]
         return SearchResults(results, total)
+
+    def _text_of(self, hit: RecordMatch) -> str:
+        source = source_of(self._agents.get(hit.path, DEFAULT_AGENT))
+        return source.text_at(hit.path, hit.offset, hit.length)
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
         return sync_text(
@@ -300,11 +303,8 @@ class SearchIndex:
         pipeline = UsagePipeline(self._files, self._path)
         rows = pipeline.session_rows()
         pipeline.save()
-        return frozenset(
-            session
-            for session, row in rows.items()
-            if session in own and query.matches_cost(row.cost.usd)
-        )
+        matching = {session for session, row in rows.items() if query.matches_cost(row.cost.usd)}
+        return frozenset(matching & own)
 
 
 def _read_records(file: SessionFile, start: int) -> RecordBatch:

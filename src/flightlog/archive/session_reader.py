@@ -117,9 +117,8 @@ def _iter_added(
 def _describe_file(path: Path, session: str) -> SessionFile:
     stat = path.stat()
     subagent = "" if path.name == TRANSCRIPT else path.stem.removeprefix("agent-")
-    return SessionFile(
-        str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino
-    )
+    state = (stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
+    return SessionFile(str(path), session, *state)
 
 
 class SessionFollower:

@@ -58,12 +58,8 @@ def redact_session(
     json_redactor = JsonRedactor(redactor)
     for file in archive.find_recording(session.id).files:
         json_redactor.collect_values(raw_lines(file.path, 0))
-    names = {
-        call.result_file
-        for step in all_steps(session)
-        for call in step.tool_calls
-        if call.result_file
-    }
+    calls = (call for step in all_steps(session) for call in step.tool_calls)
+    names = {call.result_file for call in calls if call.result_file}
     texts = {name: archive.read_spilled_output(session.id, name) for name in sorted(names)}
     outputs = {name: text for name, text in texts.items() if text is not None}
     document = SessionDocument(session, archive.thread_contexts(session.id), outputs)
@@ -91,12 +87,8 @@ def rescan_page(page: Redacted[str], redactor: Redactor, *, html: bool) -> Redac
     text = after.value.text
     if html:
         text = REDACTION_TAG.sub(lambda tag: f"&lt;{tag[0][1:-1]}&gt;", text)
-    return replace(
-        page,
-        value=text,
-        secrets=page.secrets + after.secrets,
-        personal=page.personal + after.personal,
-    )
+    counts = {"secrets": page.secrets + after.secrets, "personal": page.personal + after.personal}
+    return replace(page, value=text, **counts)
 
 
 def _without_pictures(value: Any, taken: list[str] | None) -> Any:

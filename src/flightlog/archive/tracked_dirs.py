@@ -45,11 +45,8 @@ class TrackedSnapshot(Struct, frozen=True):
 def list_tracked(runtime: Runtime) -> list[str]:
     """Return the tracked directories."""
     try:
-        return [
-            line
-            for line in _list_path(runtime).read_text("utf-8", "surrogateescape").split("\n")
-            if line
-        ]
+        text = _list_path(runtime).read_text("utf-8", "surrogateescape")
+        return [line for line in text.split("\n") if line]
     except FileNotFoundError:
         return []
 

@@ -47,9 +47,8 @@ def build_session_bundle(
 
         redacted, _ = redact_session(runtime, archive, session)
         session, contexts = redacted.value.session, redacted.value.contexts
-    return build_trajectory(
-        session, AtifOptions("1.7" if version == "1.7" else "1.6"), contexts
-    ), redacted
+    options = AtifOptions("1.7" if version == "1.7" else "1.6")
+    return build_trajectory(session, options, contexts), redacted
 
 
 def write_bundle(folder: Path, bundle: TrajectoryBundle) -> list[Path]:
@@ -71,11 +70,8 @@ def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport
     runs have it, else the session of the document's own id, if it is on this machine.
     """
     documents = _read_documents(path)
-    subagents = {
-        target
-        for file, document in documents.items()
-        for target in _subagent_documents(file, document)
-    }
+    pairs = documents.items()
+    subagents = {target for pair in pairs for target in _subagent_documents(*pair)}
     reports = []
     for file, document in documents.items():
         findings = lint_trajectory(file.read_bytes(), _has_file(file.parent))
@@ -97,9 +93,8 @@ def read_main_trajectories(path: Path) -> Iterator[tuple[Path, list[Any]]]:
 
 
 def _embedded_documents(document: Any) -> Iterator[Any]:
-    for _, inner in iter_dicts(
-        document if isinstance(document, dict) else {}, "subagent_trajectories"
-    ):
+    whole = document if isinstance(document, dict) else {}
+    for _, inner in iter_dicts(whole, "subagent_trajectories"):
         yield inner
         yield from _embedded_documents(inner)
 

@@ -192,6 +192,5 @@ def completion(shell: str, *, as_json: bool) -> None:
         completer = shell_class(click.Command(name), {}, name, variable)
         parts.append(completer.source_template % completer.source_vars())
     script = "\n".join(parts)
-    print_json(
-        {"shell": shell, "script": script, "install": WHERE[shell]}
-    ) if as_json else click.echo(script)
+    fields = {"shell": shell, "script": script, "install": WHERE[shell]}
+    print_json(fields) if as_json else click.echo(script)

@@ -60,9 +60,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     top = location.repository.top
     allowed = service.allowed_writes(runtime, top, own_hook=True) if from_hook else service.PERSON
     report = service.sync_repository(runtime, location, allowed)
-    problem = (
-        service.push_if_enabled(runtime, location) if "push" in allowed and not is_off else None
-    )
+    may_push = "push" in allowed and not is_off
+    problem = service.push_if_enabled(runtime, location) if may_push else None
     if as_json:
         print_json(report)
     else:
@@ -113,11 +112,8 @@ def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
     from flightlog.store.files import replace_file
 
     del base  # rows are never edited, so the common ancestor adds nothing
-    replace_file(
-        ours,
-        merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]),
-        durable=False,
-    )
+    data = merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()])
+    replace_file(ours, data, durable=False)
 
 
 @dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")
@@ -297,14 +293,9 @@ def forget(row_ids: tuple[str, ...], **options: Any) -> int:
         parse_since(options[name], runtime.clock.now_ms(), UTC) if options[name] else None
         for name in ("since", "before")
     ]
-    report = service.forget_rows(
-        runtime,
-        service.require_dataset(runtime),
-        row_ids,
-        options["text"],
-        times,
-        dry_run=options["dry_run"] or not options["yes"],
-    )
+    dry_run = options["dry_run"] or not options["yes"]
+    dirs = service.require_dataset(runtime)
+    report = service.forget_rows(runtime, dirs, row_ids, options["text"], times, dry_run=dry_run)
     return print_removal(report, **options)
 
 
@@ -332,9 +323,8 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     from flightlog.dataset import service
 
     runtime = open_runtime()
-    actions = service.retain_dataset(
-        runtime, service.require_dataset(runtime), dry_run=dry_run or not yes
-    )
+    dirs = service.require_dataset(runtime)
+    actions = service.retain_dataset(runtime, dirs, dry_run=dry_run or not yes)
     if as_json:
         print_json(actions)
     for line in () if as_json else retention_lines(actions, is_done=yes and not dry_run):
@@ -363,20 +353,16 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     from flightlog.setup.init import hook_command
 
     runtime = open_runtime()
-    location = service.locate_dataset(runtime)
-    command = hook_command()
-    changes = (
-        git_hooks.plan_removal(location.repository)
-        if remove
-        else git_hooks.plan_hooks(location.repository, command)
-    )
-    settings = install.plan_capture_hook(location.repository.top, remove=remove)
+    location, command = service.locate_dataset(runtime), hook_command()
+    git = location.repository
+    changes = git_hooks.plan_removal(git) if remove else git_hooks.plan_hooks(git, command)
+    settings = install.plan_capture_hook(git.top, remove=remove)
     if not dry_run:
-        git_hooks.apply_changes(location.repository, changes, command)
+        git_hooks.apply_changes(git, changes, command)
         install.apply_change(settings)
         if not remove:
             prepare_dataset(location, service.make_row_redactor(runtime, location))
-            open_trust(runtime).allow_rows(location.repository.top)
+            open_trust(runtime).allow_rows(git.top)
     files = [(str(change.path), change.body is None) for change in changes]
     files += [(str(settings.settings), settings.after is None)] if settings.is_needed else []
     if as_json:

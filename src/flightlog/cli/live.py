@@ -56,15 +56,11 @@ def state(*, as_json: bool) -> int:
     runtime = open_runtime()
     states = load_runtime_states(runtime)
     if as_json:
-        print_json(
-            [
-                redact_for_output(
-                    runtime,
-                    {"path": str(path), "error": loaded.error, "state": to_wire(loaded.state)},
-                )
-                for path, loaded in states
-            ]
-        )
+        fields = [
+            {"path": str(path), "error": loaded.error, "state": to_wire(loaded.state)}
+            for path, loaded in states
+        ]
+        print_json([redact_for_output(runtime, state_fields) for state_fields in fields])
     for path, loaded in states:
         if not as_json:
             click.echo(
@@ -101,11 +97,8 @@ def profiles(*, as_json: bool) -> None:
         amounts = [f"${cost:,.2f}" for cost in costs]
         fingerprint = profile.billing_fingerprint or "-"
         rows.append((profile.profile_id, profile.label, *amounts, f"{urgency:.0f}", fingerprint))
-    print_table(
-        ("profile", "label", "today", "week", "per hour", "urgency", "fingerprint"),
-        rows,
-        right=(2, 3, 4, 5),
-    )
+    heads = ("profile", "label", "today", "week", "per hour", "urgency", "fingerprint")
+    print_table(heads, rows, right=(2, 3, 4, 5))
 
 
 @live.command(epilog="Example: flightlog live label default 'Work account'")
@@ -183,9 +176,8 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.live.service import archive_old_sessions
 
     archived = archive_old_sessions(open_runtime(), days, dry_run=dry_run)
-    print_json(archived) if as_json else click.echo(
-        "\n".join(archived) if archived else "nothing to clean up"
-    )
+    lines = "\n".join(archived) or "nothing to clean up"
+    print_json(archived) if as_json else click.echo(lines)
 
 
 @click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))

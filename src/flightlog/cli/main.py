@@ -6,6 +6,7 @@ becomes one line on stderr with the next step, and an exit code; --debug shows t
 
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -133,7 +134,7 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
     except click.ClickException as error:
         _print_error(name, *_format_click_error(error))
         return error.exit_code
-    except (FlightlogError, ModuleNotFoundError) as error:
+    except (FlightlogError, ModuleNotFoundError, PermissionError) as error:
         flightlog_error = _to_flightlog_error(error)
         if "--debug" in args or flightlog_error is None:
             raise
@@ -189,10 +190,14 @@ def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
     return run_command(command, name, args)
 
 
-def _to_flightlog_error(error: FlightlogError | ModuleNotFoundError) -> FlightlogError | None:
+def _to_flightlog_error(
+    error: FlightlogError | ModuleNotFoundError | PermissionError,
+) -> FlightlogError | None:
     if isinstance(error, FlightlogError):
         return error
-
+    if isinstance(error, PermissionError):
+        path = str(error.filename)
+        return Unavailable(f"permission denied: {path}", hint=f"ls -ld {shlex.quote(path)}")
     return missing_extra_error(error)
 
 
@@ -206,7 +211,11 @@ def _format_click_error(error: click.ClickException) -> tuple[str, str]:
         from difflib import get_close_matches
 
         # click before 8.4 suggests nothing, and it does not know the commands of a lazy group.
-        close = get_close_matches(unknown[1], group.list_commands(context), n=1)
+        close = [name for name, command in COMMANDS.items() if f"(also {unknown[1]})" in command[2]]
+        sessions = cli.get_command(context, "session") if group is cli else None
+        if isinstance(sessions, click.Group) and unknown[1] in sessions.list_commands(context):
+            close = [f"session {unknown[1]}"]
+        close = close or get_close_matches(unknown[1], group.list_commands(context), n=1)
         text += "".join(f" Did you mean {name!r}?" for name in close)
     first, rest = text[:1], text[1:]
     if rest[:1].islower():

@@ -96,19 +96,13 @@ def _add_options(command: Any, options: tuple[Callable[[Any], Any], ...]) -> Any
     return command
 
 
+_REPLICATE = "Number of the replicate, if the session has several."
+SESSION_NUMBER = click.option(
+    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
+)
 _SESSION_OPTIONS = (
-    click.option(
-        "--session",
-        type=click.IntRange(1),
-        default=1,
-        show_default=True,
-        help="Number of the session.",
-    ),
-    click.option(
-        "--replicate",
-        type=click.IntRange(1),
-        help="Number of the replicate, if the session has several.",
-    ),
+    SESSION_NUMBER,
+    click.option("--replicate", type=click.IntRange(1), help=_REPLICATE),
 )
 _SENDING_OPTIONS = (
     click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Most to spend, in USD."),

@@ -9,13 +9,18 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from flightlog.model.text import describe_redaction, make_inert, one_line, spell_commands
+from flightlog.model.text import (
+    describe_redaction,
+    folder_name,
+    make_inert,
+    one_line,
+    spell_commands,
+)
 from flightlog.views.table_text import TableLayout, lay_out_table
 
 if TYPE_CHECKING:
@@ -107,11 +112,10 @@ def print_sessions(
         when = format_timestamp(summary.ended_ms, zone, "%Y-%m-%d %H:%M")
         tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
         counts = (str(summary.turns), str(summary.steps), tokens, format_cost(summary.cost))
-        title = summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
         damage = "(damaged) " if summary.damage_count else ""
         agent = summary.agent if with_agent else ""
-        project = PurePath(summary.project).name
-        rows.append((names[summary.session], when, *counts, agent, project, damage + title))
+        title, project = damage + summary.heading, folder_name(summary.project)
+        rows.append((names[summary.session], when, *counts, agent, project, title))
     heads = ("session", "last active", "turns", "steps", "tokens", "cost", "agent")
     print_rows((*heads, "project", "title"), rows, _SESSION_LAYOUT)
 
@@ -122,7 +126,7 @@ def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo", sessions: "Iterable[
     Ids are as short as they are unique among all `sessions`.
     """
     from flightlog.model.addresses import short_address, unique_prefixes
-    from flightlog.model.usage import Cost, CostSource, format_cost
+    from flightlog.model.usage import format_cost
     from flightlog.views.transcript import format_timestamp
 
     shown = list(hits)
@@ -130,7 +134,7 @@ def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo", sessions: "Iterable[
     for hit in shown:
         step = short_address(hit.address) if hit.address != hit.session else ""
         when = format_timestamp(hit.at_ms, zone, "%Y-%m-%d %H:%M")
-        cost = format_cost(Cost(hit.cost_usd, CostSource.TABLE))
+        cost = format_cost(hit.cost)
         name = f"{names[hit.session]}{step}"
         click.echo(f"{name}  {when}  {one_line(hit.project, 60)}  session {cost}")
         click.echo(f"    {one_line(hit.snippet, 170)}")
@@ -208,7 +212,8 @@ def print_table(
     wrapping, color or the width of non-ASCII letters.
     """
     rows = [[make_inert(cell) for cell in row] for row in rows]
-    plain = None if _is_drawn() else _plain_table(heads, rows, right)
+    is_drawn = sys.stdout.isatty() or os.environ.get("FORCE_COLOR")
+    plain = None if is_drawn else _plain_table(heads, rows, right)
     if plain is not None:
         click.echo(plain, nl=False)
         return
@@ -230,10 +235,6 @@ def print_table(
         markup=False, highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS
     )
     console.print(table)
-
-
-def _is_drawn() -> bool:
-    return sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR"))
 
 
 def _plain_table(

@@ -115,15 +115,10 @@ def rewind(*, as_json: bool) -> int:
         return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])
     click.echo(f"prompt: {ASKED}\nbranch before turn {TURN}, with the prompt: {SAID}\n")
     print_side_by_side(result["comparison"]["side_by_side"], ["original", "rerun"])
-    rows = [
-        [
-            name,
-            "right" if passing else "WRONG",
-            str(session["num_turns"]),
-            f"${session['total_cost_usd'] or 0:.4f}",
-        ]
-        for name, passing, session in zip(("original", "rerun"), passed, sessions, strict=True)
-    ]
+    rows = []
+    for name, passing, session in zip(("original", "rerun"), passed, sessions, strict=True):
+        counts = (str(session["num_turns"]), f"${session['total_cost_usd'] or 0:.4f}")
+        rows.append([name, "right" if passing else "WRONG", *counts])
     click.echo()
     print_table(["", "total(…)", "turns", "cost"], rows, right=(2, 3))
     replaced = certificate.get("replacements", [])
@@ -204,9 +199,10 @@ def print_dashboard(runtime: "Runtime", *, as_json: bool) -> None:
     from flightlog.live.service import watch_here
 
     lives = watch_here(runtime)
-    print_json([live_json(runtime, live) for live in lives]) if as_json else show_dashboard(
-        runtime, lives
-    )
+    if as_json:
+        print_json([live_json(runtime, live) for live in lives])
+    else:
+        show_dashboard(runtime, lives)
 
 
 def show_dashboard(runtime: "Runtime", lives: "Sequence[LiveState]") -> None:
@@ -362,9 +358,8 @@ def settle(session_id: str | None, *, ended: bool, as_json: bool) -> int:
         print_json(report)
     else:
         sealed = f", {pluralize(report.sealed_files, 'file')} sealed" if report.sealed_files else ""
-        click.echo(
-            f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
-        )
+        line = f"{pluralize(report.sessions, 'session')} archived, {report.adopted_bytes:,} new bytes{sealed}"
+        click.echo(line)
     _print_failures(report)
     return 1 if report.failures else 75 if report.locked else 0
 

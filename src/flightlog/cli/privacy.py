@@ -122,13 +122,10 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
         old, new = (side.splitlines(keepends=True) for side in (text, clean))
         # Removed lines are masked too: a preview may end up in a log.
         diff = difflib.unified_diff(old, new, f"private/{name}", f"public/{name}")
-        for diff_line in diff:
-            line = (
-                diff_line
-                if diff_line[:1] != "-" or diff_line.startswith("---")
-                else "-" + "·" * min(len(diff_line.rstrip()) - 1, 20) + "\n"
-            )
-            click.echo(make_inert(line), nl=not diff_line.endswith("\n"))
+        for line in diff:
+            is_removed = line[:1] == "-" and not line.startswith("---")
+            shown = f"-{'·' * min(len(line.rstrip()) - 1, 20)}\n" if is_removed else line
+            click.echo(make_inert(shown), nl=not line.endswith("\n"))
 
 
 @privacy.command(epilog="Example: flightlog privacy check")
@@ -236,18 +233,14 @@ def import_key(*, yes: bool, as_json: bool) -> None:
     if sys.stdin.isatty():
         raise Invalid("no key on stdin", hint="flightlog privacy key import < key.txt")
     fingerprint = key_fingerprint(import_key(key_path(runtime), sys.stdin.readline(), replace=yes))
-    print_outcome(
-        {"fingerprint": fingerprint, "path": str(key_path(runtime))},
-        f"key {fingerprint} is in use",
-        as_json=as_json,
-    )
+    outcome = {"fingerprint": fingerprint, "path": str(key_path(runtime))}
+    print_outcome(outcome, f"key {fingerprint} is in use", as_json=as_json)
 
 
 def _finding_line(fields: dict[str, object]) -> str:
     location = f"{fields['path']}:{fields['line']}:{fields['start']}"
-    return make_inert(
-        f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked_value']}"
-    )
+    text = f"{location}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked_value']}"
+    return make_inert(text)
 
 
 def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """`flightlog init`, `doctor` and `config`."""
 
 import json
+import os
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from flightlog.cli.output import (
     print_table,
     repeat_command,
 )
+from flightlog.model.errors import Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import make_inert, pluralize
@@ -52,15 +54,11 @@ def show(*, origin: bool, as_json: bool) -> None:
         print_json(list(values.values()))
         return
     heads = ["setting", "value", *(["from"] if origin else []), "meaning"]
-    rows = [
-        [
-            setting.name,
-            format_value(values[setting.name].value),
-            *([values[setting.name].origin] if origin else []),
-            setting.help,
-        ]
-        for setting in SETTINGS
-    ]
+    rows = []
+    for setting in SETTINGS:
+        value = values[setting.name]
+        origins = [value.origin] if origin else []
+        rows.append([setting.name, format_value(value.value), *origins, setting.help])
     print_table(heads, rows)
 
 
@@ -98,20 +96,20 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
         with closing(Progress("verifying the archive")) as progress:
             report = verify_archive(runtime, progress, accept=fix)
         return _print_verification(report, as_json=as_json)
-    kept: list[dict[str, Any]] = []
+    fidelity: list[dict[str, Any]] = []
     if by_format:
         from flightlog.setup.format_drift import check_formats, list_fidelity, tabulate_fidelity
 
-        findings, kept = check_formats(runtime), list_fidelity()
+        findings, fidelity = check_formats(runtime), list_fidelity()
     else:
         repairs = repair_installation(runtime) if fix else []
         with closing(Progress("reading sessions")) as progress:
             findings = [*repairs, *examine_installation(runtime, progress)]
     if as_json:
-        print_json([*findings, *kept])
+        print_json([*findings, *fidelity])
     else:
-        if kept:
-            print_table(*tabulate_fidelity(kept))
+        if fidelity:
+            print_table(*tabulate_fidelity(fidelity))
             click.echo()
         for finding in findings:
             click.echo(f"{finding.level.value:8}{finding.subject:12}{make_inert(finding.message)}")
@@ -135,9 +133,8 @@ def _print_verification(report: "ArchiveVerification", *, as_json: bool) -> int:
         done = f"; {fault.repair}" if fault.repair else ""
         click.echo(f"  {fault.kind:11}{make_inert(f'{fault.file}: {fault.message}{done}')}")
     repaired = pluralize(len(report.faults) - len(unrepaired), "fault")
-    click.echo(
-        f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left"
-    )
+    line = f"{pluralize(report.sessions, 'session')} verified, {repaired} repaired, {len(unrepaired):,} left"
+    click.echo(line)
     for message in report.locked:
         click.echo(f"not verified: {make_inert(message)}", err=True)
     return code
@@ -182,11 +179,14 @@ def init(*, agent: str, scope: str, dataset: bool | None, words: bool | None, **
     """Register the recording hook with an agent."""
     from flightlog.cli.dataset_output import offer_dataset
     from flightlog.setup.init import InitRequest, list_init_agents
-    from flightlog.store.directories import ensure_writable
+    from flightlog.store.directories import ensure_writable, find_existing
 
     runtime, options = open_runtime(), InitFlags(**flags)
     if not options.remove:
         ensure_writable(Path(runtime.data_dir))
+        present = find_existing(Path(runtime.data_dir))
+        if not os.access(present, os.W_OK | os.X_OK):
+            raise Unavailable(f"not writable: {present}", hint=f"chmod u+rwx {present}")
         _check_template(runtime.config)
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
     codes = [
@@ -216,7 +216,7 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
     """Register the hook with one agent, or remove it; return the exit code."""
     from flightlog.setup.hook_check import find_plugin
     from flightlog.setup.init import find_hook_settings, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import InstallOptions, apply_change, has_other_status_line
+    from flightlog.setup.install import InstallOptions, has_other_status_line
 
     remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
     label, is_default = agent_label(request.agent), request.agent == DEFAULT_AGENT
@@ -244,9 +244,10 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
         click.echo(f"the guard on commits and pushes here will be {outcome}", err=True)
     is_asked = not (flags.yes or dry_run) and (change.is_needed or guards)
     agreed = not is_asked or _confirm_write(as_json=as_json)
-    backup = apply_change(change) if agreed and not dry_run else None
-    written = agreed and not dry_run and change.is_needed
-    if guards and agreed and not dry_run:
+    is_applied = agreed and not dry_run
+    backup = _apply_change(runtime, request, change, remove=remove) if is_applied else None
+    written = is_applied and change.is_needed
+    if guards and is_applied:
         _change_guard(runtime, request, remove=remove)
     if as_json:
         click.echo(json.dumps(_change_fields(change, written=written, backup=backup)))
@@ -266,6 +267,18 @@ def _print_diff(change: "SettingsChange", *, is_short: bool = False) -> None:
     if is_short and text:
         text += f"; to see them: {repeat_command(json=True)}"
     click.echo(make_inert(text) or f"nothing to change: {change.settings}")
+
+
+def _apply_change(
+    runtime: Runtime, request: "InitRequest", change: "SettingsChange", *, remove: bool
+) -> Path | None:
+    """Write the settings, noted for `uninstall`; return the backup, if one was made."""
+    from flightlog.setup.init import note_init
+    from flightlog.setup.install import apply_change
+
+    if not remove:
+        note_init(runtime, request)
+    return apply_change(change)
 
 
 def _change_guard(runtime: Runtime, request: "InitRequest", *, remove: bool) -> None:

@@ -67,25 +67,17 @@ def blame(place: str, *, as_json: bool) -> None:
     last = int(match["last"] or 0) or (first if match["first"] else 0)
     path = Path(match["file"])
     progress = Progress("reading sessions")
-    lines = attribute_lines(
-        path,
-        first,
-        last,
-        TraceContext(
-            open_runtime(), path.resolve().parent if path.exists() else None, progress=progress
-        ),
-    )
+    folder = path.resolve().parent if path.exists() else None
+    context = TraceContext(open_runtime(), folder, progress=progress)
+    lines = attribute_lines(path, first, last, context)
     progress.close()
     if as_json:
         print_json(lines)
     elif len(lines) == 1:
         _print_line(place, lines[0])
     else:
-        print_table(
-            ("line", "step", "commit", "prompt", "text"),
-            [_blame_row(line) for line in lines],
-            right=(0,),
-        )
+        heads = ("line", "step", "commit", "prompt", "text")
+        print_table(heads, [_blame_row(line) for line in lines], right=(0,))
 
 
 def _print_trace(trace_result: "Trace", *, every: bool) -> None:
@@ -131,11 +123,5 @@ def _shorten_step(step: str) -> str:
 def _blame_row(line: "BlameLine") -> tuple[str, ...]:
     from flightlog.model.text import one_line
 
-    prompt = one_line(line.prompt, 40) or "-"
-    return (
-        str(line.line_number),
-        _shorten_step(line.step),
-        line.commit[:8] or "-",
-        prompt,
-        line.text,
-    )
+    prompt, step = one_line(line.prompt, 40) or "-", _shorten_step(line.step)
+    return (str(line.line_number), step, line.commit[:8] or "-", prompt, line.text)

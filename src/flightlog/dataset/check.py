@@ -87,9 +87,8 @@ def fix_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[str]:
         copy = files.set_aside(path, dirs.root / "damaged")
         sound = sorted(version.line for version in content.lines.values())
         if path.parent == dirs.pending_dir:
-            shard = name_shard(
-                shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10]
-            )
+            session = shard_session(path.name)
+            shard = name_shard(session, indent_lines(sound, len(sound)), path.name[:10])
             write_bodies(dirs, [shard] if sound else [], redactor)
             files.remove_files([path])
         else:
@@ -118,9 +117,8 @@ def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
             yield DatasetProblem("changed", path.name, text, f"git log -- {path}")
     if not is_generation(dirs):
         text = "the base files changed since the last compaction, as after a merge"
-        yield DatasetProblem(
-            "generation", "tracked", text, "flightlog dataset tracked compact", is_note=True
-        )
+        next_command = "flightlog dataset tracked compact"
+        yield DatasetProblem("generation", "tracked", text, next_command, is_note=True)
 
 
 def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:

@@ -243,11 +243,8 @@ def purge_shards(dirs: DatasetDirs, redactor: JsonRedactor) -> None:
             shard.read_bytes()[:100] for shard in (others if len(others) < COLUMNS else [path])
         )
         body = indent_lines(sorted(map(encode_row, rows)), number)
-        write_bodies(
-            dirs,
-            [name_shard(shard_session(path.name), body, path.name[:10])] if rows else [],
-            redactor,
-        )
+        bodies = [name_shard(shard_session(path.name), body, path.name[:10])] if rows else []
+        write_bodies(dirs, bodies, redactor)
         files.remove_files([path])
 
 
@@ -296,9 +293,8 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
 
 
 def _remember_head(dirs: DatasetDirs) -> None:
-    files.replace_file(
-        dirs.state_dir / "compacted", head_commit(dirs.repository).encode() + b"\n", durable=False
-    )
+    path = dirs.state_dir / "compacted"
+    files.replace_file(path, head_commit(dirs.repository).encode() + b"\n", durable=False)
 
 
 def _generation_row(texts: Mapping[str, bytes]) -> bytes:

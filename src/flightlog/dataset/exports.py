@@ -227,11 +227,8 @@ def _write_csv(dataset: DatasetReader, output: Path) -> dict[str, int]:
         writer.writerows(
             [agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows
         )
-        replace_file(
-            inside_of(output, f"{name}.csv"),
-            text.getvalue().encode("utf-8", "replace"),
-            durable=False,
-        )
+        path = inside_of(output, f"{name}.csv")
+        replace_file(path, text.getvalue().encode("utf-8", "replace"), durable=False)
         counts[f"{name}.csv"] = len(rows)
     return counts
 
@@ -245,11 +242,8 @@ def _write_parquet(dataset: DatasetReader, output: Path) -> dict[str, int]:
             parts[agent, day].append(cells)
         for (agent, day), rows in sorted(parts.items()):
             folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
-            replace_file(
-                inside_of(output, f"{folder}/part-0.parquet"),
-                _pack_parquet(name, rows),
-                durable=False,
-            )
+            path = inside_of(output, f"{folder}/part-0.parquet")
+            replace_file(path, _pack_parquet(name, rows), durable=False)
         counts[name] = sum(map(len, parts.values()))
     return counts
 
@@ -269,10 +263,8 @@ def _write_hugging_face(dataset: DatasetReader, output: Path) -> dict[str, int]:
             # `load_dataset` refuses a table without rows.
             remove_files([path] if path.exists() else [])
     report = count_redactions(dataset)
-    replace_file(
-        inside_of(output, "redaction_report.json"),
-        msgspec.json.format(msgspec.json.encode(report)) + b"\n",
-    )
+    data = msgspec.json.format(msgspec.json.encode(report)) + b"\n"
+    replace_file(inside_of(output, "redaction_report.json"), data)
     replace_file(inside_of(output, "README.md"), _dataset_card(dataset, counts, report).encode())
     return counts
 
@@ -309,7 +301,8 @@ def inside_of(output: Path, name: str) -> Path:
 
 
 def _pack_parquet(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
-    arrow, parquet = _import_pyarrow()
+    with optional_import():  # slow to import, too
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     kinds = {
         NUMBER: arrow.int64(),
         REAL: arrow.float64(),
@@ -345,12 +338,6 @@ def _convert_value(value: Any, kind: str) -> Any:
 
 def _csv_cell(value: Any) -> Any:
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
-
-
-def _import_pyarrow() -> tuple[Any, Any]:
-    """Import pyarrow, which is optional and slow to import."""
-    with optional_import():
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
 
 
 def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[str, Any]) -> str:

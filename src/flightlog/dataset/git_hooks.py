@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import PROJECT_DIR
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.rows import BASES
 from flightlog.store import files, shared_files
@@ -38,7 +39,7 @@ MISSING = (
 # run what its repository names before a person consents.
 CAPTURE = f"""#!/bin/sh
 {MARK}: the hook of this repository; $1 is the event. Installs nothing and always exits 0.
-cd "${{CLAUDE_PROJECT_DIR:-.}}" || exit 0
+cd "${{{PROJECT_DIR}:-.}}" || exit 0
 if ! command -v flightlog >/dev/null 2>&1; then
     [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSING}"}}'
     exit 0

@@ -62,6 +62,5 @@ def _row_address(row: Row, session: str, turns: dict[str, int], addresses: dict[
 
 def _row_link(row: Row, at: tuple[str, ...]) -> TraceLink:
     commit = str(row.get("hash") or row.get("related_commit") or "")
-    return TraceLink(
-        "row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ()
-    )
+    references = (("commit", commit),) if commit else ()
+    return TraceLink("row", str(row["id"]), str(row["kind"]), at, references)

@@ -139,9 +139,8 @@ def free_number(bodies: Iterable[bytes]) -> int:
 def name_shard(session: str, body: bytes, day: str) -> Shard:
     """Return the shard with this body; the name holds day, session and hash."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", session).strip("-.")[:60] or "rows"
-    return Shard(
-        f"{day or '1970-01-01'}-{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl", body
-    )
+    name = f"{day or '1970-01-01'}-{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl"
+    return Shard(name, body)
 
 
 def is_whole(name: str, body: bytes) -> bool:

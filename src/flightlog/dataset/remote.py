@@ -131,12 +131,10 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
         str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values()
     )
     # An extraction reads tombstones only from shards with this prefix.
-    prefix = (
-        f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
-    )
-    shard = name_shard(
-        f"{prefix}pulled-{writer_name(dirs.state_dir)}", indent_lines(lines, number), day
-    )
+    has_tombstones = any(row.get("kind") == "tombstone" for row in theirs.rows.values())
+    prefix = f"{GONE}-" if has_tombstones else ""
+    session = f"{prefix}pulled-{writer_name(dirs.state_dir)}"
+    shard = name_shard(session, indent_lines(lines, number), day)
     write_bodies(dirs, [shard], redactor)
     return PullResult(len(refs), len(lines), shard.name)
 

@@ -77,11 +77,8 @@ def rows_due(dataset: DatasetReader, keep_days: int, now_ms: int) -> tuple[Reten
         if key not in dataset.removed_keys and (at_ms := _row_time_ms(row))
     ]
     rules = tuple(RetentionRule(kind, keep_days, RetentionAction.DELETE) for kind in COUNTED)
-    return plan_retention(
-        RetentionPolicy("dataset", rules, excluded_names=("chats", "sessions", "actions")),
-        items,
-        now_ms,
-    )
+    policy = RetentionPolicy("dataset", rules, excluded_names=("chats", "sessions", "actions"))
+    return plan_retention(policy, items, now_ms)
 
 
 def tombstones_for_rows(dataset: DatasetReader, names: Iterable[str], now_ms: int) -> list[Row]:
@@ -229,11 +226,8 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
     if kind == "chat":
         chats = [str(row.get("id"))]
         subagents = _subagents_of_chats(dataset, chats)
-        return [
-            make_tombstone(
-                ASKED, now_ms, session=short_session_of(row), chats=chats, subagents=subagents
-            )
-        ]
+        session = short_session_of(row)
+        return [make_tombstone(ASKED, now_ms, session=session, chats=chats, subagents=subagents)]
     return [make_tombstone(ASKED, now_ms, row_id=key)]
 
 

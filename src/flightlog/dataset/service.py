@@ -118,9 +118,8 @@ def load_options(runtime: Runtime, dirs: DatasetDirs) -> ExtractOptions:
 
 def make_row_redactor(runtime: Runtime, dirs: DatasetDirs) -> JsonRedactor:
     """Return the redactor for rows of a repository, whose directory becomes `.`."""
-    return JsonRedactor(
-        make_redactor(runtime, dirs.repository.top, {str(dirs.repository.top): "."}), NAMES
-    )
+    redactor = make_redactor(runtime, dirs.repository.top, {str(dirs.repository.top): "."})
+    return JsonRedactor(redactor, NAMES)
 
 
 def make_extract_context(
@@ -132,9 +131,8 @@ def make_extract_context(
     """Return an extraction context; words are written if configured and `allowed`."""
     options = load_options(runtime, dirs)
     options = msgspec.structs.replace(options, words=options.words and "words" in allowed)
-    return ExtractContext(
-        dirs, archive or open_archive(runtime), make_row_redactor(runtime, dirs), options
-    )
+    redactor = make_row_redactor(runtime, dirs)
+    return ExtractContext(dirs, archive or open_archive(runtime), redactor, options)
 
 
 def require_dataset(runtime: Runtime) -> DatasetDirs:
@@ -196,12 +194,8 @@ def compact_repository(runtime: Runtime, dirs: DatasetDirs, mode: CompactMode) -
     try:
         if mode is CompactMode.COMMIT:
             return compact_and_commit(dirs, make_row_redactor(runtime, dirs), default=default)
-        return compact_dataset(
-            dirs,
-            make_row_redactor(runtime, dirs),
-            default=default,
-            dry_run=mode is CompactMode.DRY_RUN,
-        )
+        redactor = make_row_redactor(runtime, dirs)
+        return compact_dataset(dirs, redactor, default=default, dry_run=mode is CompactMode.DRY_RUN)
     finally:
         if was_enabled:
             gc.enable()
@@ -278,18 +272,16 @@ def forget_rows(  # noqa: PLR0913 - one parameter per way to name rows
 
 def strip_words(runtime: Runtime, dirs: DatasetDirs, *, dry_run: bool) -> retention.RemovalReport:
     """Remove the words of all rows until now; report which rows lost them."""
-    return _remove_marked_rows(
-        runtime, dirs, retention.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run
-    )
+    tombstones = retention.tombstones_for_words(runtime.clock.now_ms())
+    return _remove_marked_rows(runtime, dirs, tombstones, dry_run=dry_run)
 
 
 def _remove_marked_rows(
     runtime: Runtime, dirs: DatasetDirs, tombstones: list[Row], *, dry_run: bool
 ) -> retention.RemovalReport:
     default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
-    return retention.apply_tombstones(
-        dirs, make_row_redactor(runtime, dirs), tombstones, default, dry_run=dry_run
-    )
+    redactor = make_row_redactor(runtime, dirs)
+    return retention.apply_tombstones(dirs, redactor, tombstones, default, dry_run=dry_run)
 
 
 def retain_dataset(

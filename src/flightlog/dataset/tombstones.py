@@ -117,14 +117,9 @@ def make_tombstone(reason: str, now_ms: int, **rule: Any) -> Row:
     `words`. Equal rules have equal ids.
     """
     name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
+    timestamp = format_row_time(now_ms)
     return to_dict(
-        TombstoneRow(
-            id=f"forget-{name}",
-            timestamp=format_row_time(now_ms),
-            reason=reason,
-            rev=now_ms,
-            **rule,
-        )
+        TombstoneRow(id=f"forget-{name}", timestamp=timestamp, reason=reason, rev=now_ms, **rule)
     )
 
 

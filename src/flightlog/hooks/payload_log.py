@@ -1,4 +1,4 @@
-"""Log the payloads of the status line: one line per change, at most one in two seconds.
+"""Log who pays when a client starts, and the payloads of its status line, at most one in 2 s.
 
     <home>/sessions/<agent>/<session-id>/status.jsonl
     {"v":1,"id":"…","at_ms":…,"agent":"claude-code","launch":{…},"payload":{…}}
@@ -40,19 +40,20 @@ _TICKING = ("total_duration_ms", "total_api_duration_ms")
 
 
 def append_payload(
-    home: str, payload: dict[str, object], config_dir: str, at_ms: int
-) -> str | None:
+    home: str, payload: dict[str, object], config_dir: str, at_ms: int, *, is_start: bool = False
+) -> "str | None":  # quoted: the plugin runs on Python 3.9 too
     """Append the payload and return the account's fingerprint; None if nothing was written.
 
     Not written is a payload if the last one was equal, or was just written and has the same cost.
-    A payload with a new cost is always written, because no other payload may follow it.
+    A payload with a new cost is always written, because no other payload may follow it, and one of
+    the hook at a client's start, because another account may pay and no status line may be shown.
     """
     session = payload.get("session_id")
     if not recorder.is_safe(session):
         return None
     folder = os.path.join(home, "sessions", AGENT, str(session))
     path = os.path.join(folder, "status.jsonl")
-    last, is_recent = _last_payload(path, at_ms)
+    last, is_recent = (None, False) if is_start else _last_payload(path, at_ms)
     if last is not None and (
         _comparable_fields(last) == _comparable_fields(payload)
         or (is_recent and _payload_cost(last) == _payload_cost(payload))
@@ -66,11 +67,11 @@ def append_payload(
     writer.make_dir(folder)
     writer.append_line(path, line.encode("utf-8", "replace"), durable=False)
     _mark_session(os.path.join(home, "live"), str(session), config_dir)
-    writer.note_config_dir(home, config_dir)
+    writer.note_directory(home, config_dir)
     return str(launch["account"])
 
 
-def _last_payload(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
+def _last_payload(path: str, at_ms: int) -> "tuple[dict[str, object] | None, bool]":
     """Return the payload that was logged last, if any, and whether that was just now."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -107,9 +108,8 @@ def _launch_facts(config_dir: str) -> dict[str, object]:
     account, account_name = _find_account(config_dir)
     facts: dict[str, object] = {"config_dir": config_dir, "account": account, "name": account_name}
     for name, variables in _NAMED.items():
-        value = next(
-            (os.environ[variable] for variable in variables if os.environ.get(variable)), ""
-        )
+        values = (os.environ.get(variable) for variable in variables)
+        value = next(filter(None, values), "")
         if recorder.is_safe(value) or name.startswith("tmux"):
             facts[name] = value[: 200 if name == "tmux" else 64]
     pid = os.environ.get("CLAUDE_PID", "")
@@ -134,9 +134,8 @@ def _find_account(config_dir: str) -> tuple[str, str]:
     above = [os.path.dirname(config_dir)] if os.path.basename(config_dir) == ".claude" else []
     for folder in (config_dir, *above):
         try:
-            file = os.open(
-                os.path.join(folder, ".claude.json"), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-            )
+            path = os.path.join(folder, ".claude.json")
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             continue
         try:
@@ -160,11 +159,8 @@ def _find_string(data: bytes, key: bytes) -> str:
 def _fingerprint_secret(secret: str) -> str:
     import _blake2  # noqa: PLC0415 - `hashlib` loads ten times as much
 
-    return str(
-        _blake2.blake2b(
-            secret.encode("utf-8", "replace"), digest_size=6, person=b"flightlog"
-        ).hexdigest()
-    )
+    data = secret.encode("utf-8", "replace")
+    return str(_blake2.blake2b(data, digest_size=6, person=b"flightlog").hexdigest())
 
 
 def _process_start_ticks(pid: str) -> int:
@@ -181,7 +177,7 @@ def _process_start_ticks(pid: str) -> int:
 
 def _mark_session(folder: str, session: str, config_dir: str) -> None:
     """Write the configuration directory to a file named by the session, for the collector."""
-    writer.make_dir(folder)
+    os.makedirs(folder, 0o700, exist_ok=True)  # a mark need not survive a power cut
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(os.path.join(folder, session), flags, 0o600)
     try:
@@ -195,11 +191,8 @@ def _to_json(value: object) -> str:
     if isinstance(value, str):
         return str(_json.encode_basestring_ascii(value))
     if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(f"{_to_json(str(key))}:{_to_json(item)}" for key, item in value.items())
-            + "}"
-        )
+        pairs = (f"{_to_json(str(key))}:{_to_json(item)}" for key, item in value.items())
+        return "{" + ",".join(pairs) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_to_json, value)) + "]"
     if isinstance(value, bool) or value is None:

@@ -144,11 +144,22 @@ def record_event(
 
     line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
     writer.append_line(log, line, durable=event in SETTLE, is_known=is_known)
-    if event == "SessionStart" and agent == "claude-code":
-        writer.note_config_dir(home, writer.find_config_dir(names.get("transcript_path")))
     if spool:
         _spool_payload(os.path.join(home, "spool"), spool, data)
+    if event == "SessionStart" and agent == "claude-code":
+        _log_start(home, names, at_ms)
     return session, event, cwd, call[:200], subagent[:200]
+
+
+def _log_start(home: str, names: dict[str, object], at_ms: int) -> None:
+    """Log the configuration directory, and who pays, for a session without a status line."""
+    from flightlog.hooks import payload_log  # noqa: PLC0415 - once per start of a client
+
+    config_dir = writer.find_config_dir(names.get("transcript_path"))
+    launch = {key: names.get(key) for key in ("session_id", "transcript_path", "cwd")}
+    if names.get("source") != "compact":  # which goes on with the account it has
+        payload_log.append_payload(home, launch, config_dir, at_ms, is_start=True)
+    writer.note_directory(home, config_dir)
 
 
 def _is_recorded(file: int, start: bytes, body: bytes) -> bool:
@@ -188,9 +199,8 @@ def collects_rows(folder: str) -> bool:
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
             marker = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
-            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(
-                marker
-            )
+            tracked = os.path.join(folder, ".git-ml", "tracked")
+            return os.path.isdir(tracked) or os.path.exists(marker)
         above = os.path.dirname(folder)
         folder = above if above != folder else ""
     return False
@@ -227,9 +237,10 @@ def _decode_json(data: bytes) -> object:
     return value if end == len(text) else None
 
 
-def _scan_for_names(data: bytes) -> dict[str, str]:
+def _scan_for_names(data: bytes) -> dict[str, object]:
     """Return the session and event names of a payload that was not read whole."""
-    head, names = data[:_HEAD_BYTES].decode("utf-8", "replace"), {}
+    head = data[:_HEAD_BYTES].decode("utf-8", "replace")
+    names: dict[str, object] = {}
     for key in ("session_id", "hook_event_name"):
         value = head.partition(f'"{key}"')[2].lstrip(" :")
         names[key] = value[1:].partition('"')[0] if value.startswith('"') else ""

@@ -66,9 +66,8 @@ def run_settle_once(
 ) -> None:
     """Run `program` once for `directory`, detached; wait for it up to `wait_s`."""
     again = os.path.join(directory, "settle.again")
-    lock = os.open(
-        os.path.join(directory, "settle.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600
-    )
+    path = os.path.join(directory, "settle.lock")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     if not _try_lock(lock):
         os.close(os.open(again, os.O_WRONLY | os.O_CREAT, 0o600))
         # The holder may have looked for the file just before we created it.
@@ -160,23 +159,14 @@ def find_tracked_root(home: str, folder: str) -> str:
         roots = os.read(file, 1 << 16).decode("utf-8", "surrogateescape").split("\n")
     finally:
         os.close(file)
-    matching = [
-        root for root in roots if root and (folder == root or folder.startswith(root + "/"))
-    ]
+    known = (root for root in roots if root)
+    matching = [root for root in known if folder == root or folder.startswith(root + "/")]
     return max(matching, key=len, default="")
 
 
 def save_tree(folder: str, session: str, call: str, subagent: str) -> None:
     """Save a snapshot of the work tree, and wait until that is done."""
-    program = [
-        sys.executable,
-        "-P",
-        "-m",
-        "flightlog.app.snapshot",
-        folder,
-        session,
-        call,
-        subagent,
-    ]
+    program = [sys.executable, "-P", "-m", "flightlog.app.snapshot"]
+    program += [folder, session, call, subagent]
     no_stdio = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]
     os.waitpid(os.posix_spawn(program[0], program, child_environment(), file_actions=no_stdio), 0)

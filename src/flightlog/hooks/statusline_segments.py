@@ -108,45 +108,40 @@ def _join_segments(
 
 
 def _profile_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
-    label = _text(_value_at(page, "launch", "label")) or _text(
-        _value_at(page, "launch", "authProfile")
-    )
+    label = _text(_value_at(page, "launch", "label"))
+    label = label or _text(_value_at(page, "launch", "authProfile"))
     if not label:
         return None
     return StatusSegment(_clean_text(label, _LABEL_CHARS_MAX), _clean_text(label, 8), _DIM)
 
 
 def _model_segment(payload: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
-    name = _text(_value_at(payload, "model", "display_name")) or _text(
-        _value_at(payload, "model", "id")
-    )
+    name = _text(_value_at(payload, "model", "display_name"))
+    name = name or _text(_value_at(payload, "model", "id"))
     name = _clean_text(name or _text(_value_at(page, "model", "value")), 40)
     return StatusSegment(name, name[:12]) if name else None
 
 
 def _context_segment(payload: JsonObject, page: JsonObject, _: StatusStyle) -> StatusSegment | None:
     size = _number(_value_at(payload, "context_window", "context_window_size"))
-    use = _value_at(payload, "context_window", "current_usage")
+    window = payload.get("context_window")
+    use = _value_at(window, "current_usage")
+    # The client reports null while its context has no response: at the start, after a compaction.
+    is_empty = isinstance(window, dict) and "current_usage" in window and use is None
     if size and isinstance(use, dict):
-        names = (
-            "input_tokens",
-            "output_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-        )
+        kinds = ("input", "output", "cache_creation_input", "cache_read_input")
         share = _number(_value_at(page, "thresholds", "compactionPercent"))
-        used = sum(_number(use.get(name)) for name in names)
+        used = sum(_number(use.get(f"{kind}_tokens")) for kind in kinds)
         percent = context_percent(used, compaction_point(size, share))
-    elif _value_at(page, "context", "percentUsed") is not None:
+    elif not is_empty and _value_at(page, "context", "percentUsed") is not None:
         percent = round(_number(_value_at(page, "context", "percentUsed")))
     else:
         return StatusSegment("ctx 0%", color=_DIM) if size else None
     near = _number(_value_at(page, "thresholds", "contextWarningPercent")) or NEAR_PERCENT
     text = f"ctx {percent}%"
     if percent >= near:
-        return StatusSegment(
-            f"{text} near compaction", f"{text}!", _RED if percent >= 90 else _YELLOW
-        )
+        color = _RED if percent >= 90 else _YELLOW
+        return StatusSegment(f"{text} near compaction", f"{text}!", color)
     return StatusSegment(text, color=_GREEN)
 
 
@@ -169,8 +164,8 @@ def _cost_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> Status
 def _burn_rate_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
     rate = _number(_value_at(page, "billing", "burnRatePerHour"))
     last = _value_at(page, "metadata", "lastActivity") or _value_at(page, "billing", "lastFetched")
-    is_idle = style.now_s - _number(last) / 1000 > IDLE_S
-    return StatusSegment(f"${rate:.2f}/h", color=_DIM) if rate and not is_idle else None
+    is_shown = _is_fresh(page, style) and style.now_s - _number(last) / 1000 <= IDLE_S
+    return StatusSegment(f"${rate:.2f}/h", color=_DIM) if rate and is_shown else None
 
 
 def _today_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> StatusSegment | None:
@@ -187,39 +182,25 @@ def _forecast_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> St
     return StatusSegment(f"out at {at}", color=_YELLOW)
 
 
-def _five_hour_segment(
-    payload: JsonObject, page: JsonObject, style: StatusStyle
-) -> StatusSegment | None:
-    return _limit_segment("5h", "%H:%M", ("five_hour", "fiveHour"), (payload, page, style))
-
-
-def _seven_day_segment(
-    payload: JsonObject, page: JsonObject, style: StatusStyle
-) -> StatusSegment | None:
-    return _limit_segment("7d", "%a %H:%M", ("seven_day", "sevenDay"), (payload, page, style))
-
-
 def _limit_segment(
     name: str, clock: str, keys: tuple[str, str], inputs: tuple[JsonObject, JsonObject, StatusStyle]
 ) -> StatusSegment | None:
     """Return a rate limit with its reset: the payload's, else the profile's last one."""
     payload, page, style = inputs
     own = _value_at(payload, "rate_limits", keys[0])
-    percent = _value_at(own, "used_percentage")
-    if isinstance(percent, int | float):
+    percent = _percent_at(own, "used_percentage")
+    if percent is not None:
         reset_s = _number(_value_at(own, "resets_at"))
     else:
         other = _value_at(page, "billing", "limits", keys[1])
-        percent = _value_at(other, "usedPercent")
+        percent = _percent_at(other, "usedPercent")
         reset_s = _number(_value_at(other, "resetsAt")) / 1000
-        if not isinstance(percent, int | float) or reset_s <= style.now_s:
+        if percent is None or reset_s <= style.now_s:
             return None
-    until = (
-        f" until {time.strftime(clock, time.localtime(reset_s))}" if reset_s > style.now_s else ""
-    )
-    return StatusSegment(
-        f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", _percent_color(percent)
-    )
+    at = time.strftime(clock, time.localtime(reset_s))
+    until = f" until {at}" if reset_s > style.now_s else ""
+    short = f"{name} {percent:.0f}%"
+    return StatusSegment(short + until, short, _percent_color(percent))
 
 
 def _model_limits_segment(
@@ -229,10 +210,10 @@ def _model_limits_segment(
     limits = _value_at(payload, "rate_limits")
     found = []
     for key in limits if isinstance(limits, dict) else ():
-        percent = _value_at(limits, key, "used_percentage")
+        percent = _percent_at(_value_at(limits, key), "used_percentage")
         resets_s = _number(_value_at(limits, key, "resets_at"))
         is_running = not resets_s or resets_s > style.now_s
-        if key.startswith(_MODEL_LIMIT) and isinstance(percent, int | float) and is_running:
+        if key.startswith(_MODEL_LIMIT) and percent is not None and is_running:
             found.append((percent, _clean_text(key.removeprefix(_MODEL_LIMIT).title(), 12)))
     if not found:
         return None
@@ -244,9 +225,9 @@ def _model_limits_segment(
 def _spend_segment(payload: JsonObject, _: JsonObject, style: StatusStyle) -> StatusSegment | None:
     """Return how much of a gateway's spend limit is used."""
     limit = _value_at(payload, "rate_limits", "spend_limit")
-    percent = _value_at(limit, "used_percentage")
+    percent = _percent_at(limit, "used_percentage")
     resets_s = _number(_value_at(limit, "resets_at"))
-    if not isinstance(percent, int | float) or (resets_s and resets_s <= style.now_s):
+    if percent is None or (resets_s and resets_s <= style.now_s):
         return None
     text = f"spend {percent:.0f}%"
     used, most = _number(_value_at(limit, "used_usd")), _number(_value_at(limit, "limit_usd"))
@@ -257,12 +238,11 @@ def _spend_segment(payload: JsonObject, _: JsonObject, style: StatusStyle) -> St
 
 def _cache_segment(payload: JsonObject, _: JsonObject, style: StatusStyle) -> StatusSegment | None:
     """Return how long the prompt cache stays warm, and how much of the prompts it served."""
-    cache = _value_at(payload, "prompt_cache")
-    expires_at = cache.get("expires_at") if isinstance(cache, dict) else None
-    if not isinstance(cache, dict) or not isinstance(expires_at, int | float):
+    expires_at = _value_at(payload, "prompt_cache", "expires_at")
+    if not isinstance(expires_at, int | float):
         return None
     left_s = _number(expires_at) - style.now_s
-    ratio = cache.get("hit_ratio")
+    ratio = _value_at(payload, "prompt_cache", "hit_ratio")
     served = f" {100 * ratio:.0f}%" if isinstance(ratio, int | float) and 0 <= ratio <= 1 else ""
     if left_s <= 0:
         return StatusSegment(f"cache{served} cold", "cache cold", _YELLOW)
@@ -335,17 +315,13 @@ def _read_file(path: str) -> str:
 def _alerts_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:
     # The context segment says what NEAR_ISSUE says, from the payload, which is newer than the page.
     listed = _value_at(page, "health", "issues")
-    issues = (
-        [_clean_text(_text(issue), 40) for issue in listed if issue and issue != NEAR_ISSUE]
-        if isinstance(listed, list)
-        else []
-    )
+    listed = listed if isinstance(listed, list) else []
+    issues = [_clean_text(_text(one), 40) for one in listed if one and one != NEAR_ISSUE]
     if not issues:
         return None
     critical = _value_at(page, "health", "status") == "critical"
-    return StatusSegment(
-        "! " + ", ".join(issues[:3]), f"!{len(issues)}", _RED if critical else _YELLOW
-    )
+    color = _RED if critical else _YELLOW
+    return StatusSegment("! " + ", ".join(issues[:3]), f"!{len(issues)}", color)
 
 
 def _project_segment(payload: JsonObject, _: JsonObject, __: StatusStyle) -> StatusSegment | None:
@@ -361,8 +337,8 @@ _MAKERS = {
     "burn": _burn_rate_segment,
     "today": _today_segment,
     "forecast": _forecast_segment,
-    "five": _five_hour_segment,
-    "week": _seven_day_segment,
+    "five": lambda *inputs: _limit_segment("5h", "%H:%M", ("five_hour", "fiveHour"), inputs),
+    "week": lambda *inputs: _limit_segment("7d", "%a %H:%M", ("seven_day", "sevenDay"), inputs),
     "models": _model_limits_segment,
     "spend": _spend_segment,
     "cache": _cache_segment,
@@ -383,6 +359,11 @@ def _value_at(value: object, *keys: str) -> object:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
+
+
+def _percent_at(value: object, key: str) -> float | None:
+    number = _value_at(value, key)
+    return float(number) if isinstance(number, int | float) and 0 <= number <= 10_000 else None
 
 
 def _text(value: object) -> str:

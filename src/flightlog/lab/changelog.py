@@ -102,14 +102,9 @@ def _quote_git_path(path: str) -> bytes:
     """Quote a path as git does: special bytes as escapes, in double quotes."""
     raw = os.fsencode(path)
     escapes = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
-    quoted = "".join(
-        f"\\{escapes[byte]}"
-        if byte in escapes
-        else f"\\{byte:03o}"
-        if byte < 32 or byte == 127
-        else chr(byte)
-        for byte in raw
-    ).encode("latin-1")
+    escapes |= {byte: f"{byte:03o}" for byte in (*range(32), 127) if byte not in escapes}
+    parts = (f"\\{escapes[byte]}" if byte in escapes else chr(byte) for byte in raw)
+    quoted = "".join(parts).encode("latin-1")
     return raw if quoted == raw else b'"' + quoted + b'"'
 
 

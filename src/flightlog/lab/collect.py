@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
-from flightlog.agents.claude_code.driver import EVERY_TOOL
+from flightlog.agents.claude_code.driver import EVERY_TOOL, INTERACTIVE
 from flightlog.agents.claude_code.files import AGENT_NAME, config_dir_of
 from flightlog.agents.claude_code.resume import render_transcript
 from flightlog.agents.recordings import index_path, recording_name
@@ -30,7 +30,7 @@ from flightlog.archive.tracked_dirs import iter_snapshots, shadow_git_dir
 from flightlog.archive.trajectories import read_main_trajectories
 from flightlog.lab import events, file_changes
 from flightlog.lab.changelog import StepJoin
-from flightlog.lab.config import TOOLS, RunConfig, SessionConfig, dump_run_config
+from flightlog.lab.config import RunConfig, SessionConfig, dump_run_config
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.run_session import rebuilt_of, steps_by_thread
 from flightlog.lab.service import remember_run
@@ -50,6 +50,9 @@ from flightlog.views.atif.lint import parse_json
 from flightlog.views.atif.writer import TrajectoryBundle, build_trajectory
 
 TAG = "collected"
+# Tools that need permission. A newer client has no Grep and Glob unless they are named here, and its
+# subagents would have tools that the recorded ones had not.
+_ASKED_TOOLS = ("Bash", "Write", "Edit")
 SAVED = "collected from a transcript, with the trees that were saved after its tool calls"
 NOTE = "collected from a transcript: changes are rebuilt from tool calls, what shell commands changed is not known"
 
@@ -79,9 +82,8 @@ def collect_run(
     for name, data in (*recorded.files.items(), *bundle.iter_files()):
         replace_file(resolve_inside(folder, name), data, durable=False)
     lineage = StepJoin(session, bundle.documents, [], [])
-    uuid_map = OutputFile(
-        "uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset()))
-    )
+    body = as_json(lineage.build_uuid_map(frozenset()))
+    uuid_map = OutputFile("uuid_map.json", Tier.PRIVATE, body)
     write_output_files(
         folder, [uuid_map, *build_rebuilt_files(rebuilt_of(folder, session.id))], durable=False
     )
@@ -107,12 +109,11 @@ def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any
 
 def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     session = recorded.session
-    prompt = (
-        next((turn.text for turn in session.turns if turn.text.strip()), "")
-        or "(no prompt on record)"
-    )
+    prompts = (turn.text for turn in session.turns if turn.text.strip())
+    prompt = next(prompts, "(no prompt on record)")
     models = [step.model for step in session.steps if step.model]
-    used = [call.name for step in session.steps for call in step.tool_calls]
+    threads = steps_by_thread(session).values()
+    used = [call.name for steps in threads for step in steps for call in step.tool_calls]
     return RunConfig(
         model=models[0] if models else "unknown",
         work_dir=session.cwd or "unknown",
@@ -122,7 +123,8 @@ def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
         memory_file=None,
         capture_api_requests=False,
         track_changes=bool(recorded.snapshots),
-        allowed_tools=tuple(dict.fromkeys((EVERY_TOOL, *TOOLS, *used))),
+        allowed_tools=tuple(dict.fromkeys((EVERY_TOOL, *_ASKED_TOOLS, *used))),
+        args=() if session.entrypoint in {"", "sdk-cli"} else INTERACTIVE,
     )
 
 
@@ -134,11 +136,8 @@ def _write_journal(
     costs = [step.cost_usd for step in steps if step.cost_usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
     name = session_dir_name(1)
-    run.append(
-        events.RunStarted(
-            run.name, "", session.agent, session.version, "", SAVED if saved else NOTE
-        )
-    )
+    permission_note = SAVED if saved else NOTE
+    run.append(events.RunStarted(run.name, "", session.agent, session.version, "", permission_note))
     run.append(events.RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
     for snapshot in saved:
         run.append(snapshot)
@@ -219,11 +218,8 @@ def _collect_session(
         archive.read_session(recording.session),
         archive.thread_contexts(recording.session),
     )
-    collect_run(
-        path,
-        CollectedSession(session, dict(_iter_session_files(recording)), threads),
-        _creator(runtime),
-    )
+    recorded = CollectedSession(session, dict(_iter_session_files(recording)), threads)
+    collect_run(path, recorded, _creator(runtime))
     return CollectResult(recording.session, path.name, "collected")
 
 
@@ -292,34 +288,21 @@ def make_run_from_session(runtime: Runtime, address: str, runs_dir: Path) -> Run
     if not saved:
         raise Invalid(f"no files were saved during session {recording.session}", hint=hint)
     if saved[0].root != str(Path(session.cwd).resolve()):
-        raise Invalid(
-            f"the session started in {session.cwd}, but the saved directory is {saved[0].root}",
-            hint=hint,
-        )
+        what = f"the session started in {session.cwd}, but the saved directory is {saved[0].root}"
+        raise Invalid(what, hint=hint)
     files = dict(_iter_session_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
     if (path / "run_meta.json").exists():
         return RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
-    trees = tuple(
-        events.SnapshotSaved(
-            "session_01",
-            1,
-            snapshot.tree,
-            number,
-            snapshot.subagent,
-            snapshot.at_ms,
-            snapshot.tool_call_id,
-        )
-        for number, snapshot in enumerate(saved, 1)
-    )
-    threads, shadow = (
-        archive.thread_contexts(recording.session),
-        shadow_git_dir(runtime, recording.session),
-    )
-    return collect_run(
-        path, CollectedSession(session, files, threads, trees, shadow), _creator(runtime)
-    )
+    trees = []
+    for number, snapshot in enumerate(saved, 1):
+        origin = (snapshot.subagent, snapshot.at_ms, snapshot.tool_call_id)
+        trees.append(events.SnapshotSaved("session_01", 1, snapshot.tree, number, *origin))
+    threads = archive.thread_contexts(recording.session)
+    shadow = shadow_git_dir(runtime, recording.session)
+    recorded = CollectedSession(session, files, threads, tuple(trees), shadow)
+    return collect_run(path, recorded, _creator(runtime))
 
 
 def _creator(runtime: Runtime) -> Callable[[Path, str], RunStore]:

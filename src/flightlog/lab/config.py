@@ -190,9 +190,8 @@ def parse_run_config(
         return msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
         text = describe_type_error(str(error))
-        raise Misconfigured(
-            f"the run configuration cannot be used: {text}", hint=_unknown_field_hint(text)
-        ) from error
+        hint = _unknown_field_hint(text)
+        raise Misconfigured(f"the run configuration cannot be used: {text}", hint=hint) from error
 
 
 def tags_of(text: str) -> list[Any]:
@@ -278,7 +277,7 @@ def referenced_secrets(config: RunConfig, environ: Mapping[str, str]) -> list[st
     for name, text in _list_settings(config):
         resolve_references(text, environ)
         names = referenced_names(text)
-        values += [environ[each] for each in names if _SECRET_NAME.search(f"{name} {each}")]
+        values += [environ[key] for key in names if _SECRET_NAME.search(f"{name} {key}")]
     return values
 
 
@@ -288,9 +287,8 @@ def _list_settings(config: RunConfig) -> Iterator[tuple[str, str]]:
         yield f"env.{name}", value
     option = ""
     for word in config.args:
-        name, has_value, value = (
-            word.partition("=") if word.startswith("-") else (option, "=", word)
-        )
+        is_option = word.startswith("-")
+        name, has_value, value = word.partition("=") if is_option else (option, "=", word)
         yield f"args: {name}", value if has_value else ""
         option = word if word.startswith("-") and not has_value else ""
     servers = config.mcp_config
@@ -332,11 +330,8 @@ def _unknown_field_hint(message: str) -> str:
     sections = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
     kind = RunConfig if section is None else sections.get(section[1], CommandConfig)
     fields = sorted({name for struct in _KINDS for name in struct.__struct_fields__})
-    return suggest_name(
-        unknown[1],
-        kind.__struct_fields__,
-        suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__)),
-    )
+    otherwise = suggest_name(unknown[1], fields, suggest_name("", kind.__struct_fields__))
+    return suggest_name(unknown[1], kind.__struct_fields__, otherwise)
 
 
 def _require_references(config: RunConfig) -> None:

@@ -248,19 +248,9 @@ class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
 
 
 # Events of one attempt at a session; the others belong to the run as a whole.
-AttemptEvent = (RunSessionStarted | AgentStarted | SnapshotSaved | CostRecorded) | (
-    RunSessionEnded
-    | RunSessionSummarized
-    | BranchCertified
-    | LaterRequestsCompared
-    | SessionVerified
-)
-RunEvent = (
-    RunStarted
-    | RunResumed
-    | RunEnded
-    | CommandRan
-    | BaselineSaved
-    | BranchCreated
-    | WorkTreeRestored
-) | (RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent)
+SessionEvent = RunSessionStarted | RunSessionEnded | RunSessionSummarized | SessionVerified
+BranchEvent = BranchCertified | LaterRequestsCompared
+AttemptEvent = SessionEvent | BranchEvent | AgentStarted | SnapshotSaved | CostRecorded
+TreeEvent = BaselineSaved | BranchCreated | WorkTreeRestored
+WorkEvent = RunStarted | RunResumed | RunEnded | CommandRan | TreeEvent
+RunEvent = WorkEvent | RunSessionSkipped | ReplicatesAdded | SamplesUpdated | AttemptEvent

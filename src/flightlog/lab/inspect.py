@@ -156,7 +156,7 @@ def _compare_session(
     groups = []
     ended: list[tuple[set[str], dict[str, str]]] = []
     for run, meta in zip(runs, metas, strict=True):
-        rows = [each for each in meta["sessions"] if each["session_index"] == index]
+        rows = [row for row in meta["sessions"] if row["session_index"] == index]
         files = [_changed_files(run, row["session_dir"], programs) for row in rows]
         ended += [file for file in files if file is not None]
         groups.append(_summarize_replicates(run.name, rows))
@@ -186,9 +186,8 @@ def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str,
     summary["stop_reasons"] = dict(Counter(row["stop_reason"] for row in rows))
     for name in _NUMBERS:
         values = [row[name] for row in rows if row["finished_at"] and row[name] is not None]
-        summary[name] = (
-            {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
-        )
+        spread = {"mean": mean(values), "sd": pstdev(values), "n": len(values)} if values else None
+        summary[name] = spread
     return summary
 
 
@@ -216,10 +215,8 @@ class RunAddress(Struct, frozen=True):
 def parse_run_address(written: str) -> RunAddress:
     match = _FORM.fullmatch(written)
     if match is None:
-        raise Invalid(
-            f"not an address in a run: {written[:80]!r}",
-            hint="write RUN, RUN#SESSION or RUN#SESSION.TURN",
-        )
+        hint = "write RUN, RUN#SESSION or RUN#SESSION.TURN"
+        raise Invalid(f"not an address in a run: {written[:80]!r}", hint=hint)
     session, replicate, turn = (int(match[name] or 0) for name in ("session", "replicate", "turn"))
     return RunAddress(match["run"], session, replicate, match["subagent"] or "", turn)
 
@@ -227,16 +224,13 @@ def parse_run_address(written: str) -> RunAddress:
 def inspect_address(run: RunStore, address: RunAddress, programs: str) -> dict[str, Any]:
     if not address.session:
         return _inspect_run(run, programs)
-    session = RunSession(
-        run, find_planned_session(run, address.session, address.replicate), trees_of(run, programs)
-    )
+    planned = find_planned_session(run, address.session, address.replicate)
+    session = RunSession(run, planned, trees_of(run, programs))
     if address.subagent:
         address = replace(address, subagent=_find_subagent(session, address.subagent))
-    return (
-        _inspect_step(session, address)
-        if address.turn
-        else _inspect_session(session, address.subagent)
-    )
+    if address.turn:
+        return _inspect_step(session, address)
+    return _inspect_session(session, address.subagent)
 
 
 def _find_subagent(session: RunSession, prefix: str) -> str:
@@ -310,14 +304,11 @@ def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
         hint = f"it has {len(steps)}" + (f" in {address.subagent}" if address.subagent else "")
         raise NotFound(f"{session.planned.session_dir} has no turn {address.turn}", hint=hint)
     step = steps[address.turn - 1]
-    uuid_map = (
-        session.lineage.build_uuid_map(session.inherited_message_ids)
-        if session.lineage
-        else {"turns": [], "subagents": {}}
-    )
-    rows = (
-        uuid_map["subagents"].get(address.subagent, []) if address.subagent else uuid_map["turns"]
-    )
+    rows = []
+    if session.lineage:
+        uuid_map = session.lineage.build_uuid_map(session.inherited_message_ids)
+        by_thread = {"": uuid_map["turns"], **uuid_map["subagents"]}
+        rows = by_thread.get(address.subagent, [])
     return {
         "kind": "step",
         "run_name": session.run.name,

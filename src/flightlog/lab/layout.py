@@ -13,17 +13,8 @@ from flightlog.lab.state import RunState, SessionAttempt
 from flightlog.lab.store import PlannedSession, plan_sessions
 from flightlog.model.output_files import OutputFile, Tier
 
-_EARLY = frozenset(
-    {
-        "max_turns",
-        "budget_exhausted",
-        "rate_limited",
-        "auth_error",
-        "timeout",
-        "interrupted",
-        "error",
-    }
-)
+_EARLY = {"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout"}
+_EARLY |= {"interrupted", "error"}
 _VERIFIER_KEYS = ("name", "passed", "exit_code", "duration_s", "output")
 
 
@@ -111,11 +102,8 @@ def as_json(value: Any) -> str:
 def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
     last = state.last_attempt(planned.session_dir)
     session = config.sessions[planned.session_index - 1]
-    replicas = (
-        {"replicate": planned.replicate, "replicate_count": planned.replicate_count}
-        if planned.replicate
-        else {}
-    )
+    count = planned.replicate_count
+    replicas = {"replicate": planned.replicate or 1, "replicate_count": count} if count > 1 else {}
     return {
         "session_index": planned.session_index,
         "session_dir": planned.session_dir,

@@ -29,12 +29,8 @@ def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
     for session, attempts in state.attempts.items():
         for attempt in attempts:
             if attempt.end is not None and attempt.stop_reason in WRONG:
-                yield Incident(
-                    "failed run",
-                    _parse_ms(attempt.finished_at),
-                    ROOM,
-                    (f"{run}/{session}", attempt.session_id),
-                )
+                evidence = (f"{run}/{session}", attempt.session_id)
+                yield Incident("failed run", _parse_ms(attempt.finished_at), ROOM, evidence)
     for command in state.commands:
         if command.exit_code != 0:
             at_ms = _parse_ms(state.finished_at or state.started_at)
@@ -43,14 +39,8 @@ def find_incidents(run: str, state: RunState) -> Iterator[Incident]:
                 "failed command", at_ms, ROOM, (address,), {"exit code": command.exit_code}
             )
     for damage in state.damage:
-        address = f"{run}:{damage.offset}"
-        yield Incident(
-            "damaged journal",
-            _parse_ms(state.started_at),
-            ROOM,
-            (address,),
-            {"bytes": damage.length},
-        )
+        place, at_ms = f"{run}:{damage.offset}", _parse_ms(state.started_at)
+        yield Incident("damaged journal", at_ms, ROOM, (place,), {"bytes": damage.length})
 
 
 def _parse_ms(timestamp: str) -> int:
@@ -81,9 +71,8 @@ class RunLinks:
             if written.startswith((f"{name}/", "req_")):
                 transcript = self.read_session(session)
                 links = self.links_for_session(transcript) if transcript else ()
-                yield from (
-                    link for link in links if link.kind != "run" and _matches_address(link, written)
-                )
+                parts = (link for link in links if link.kind != "run")
+                yield from (link for link in parts if _matches_address(link, written))
             elif name.startswith(written):
                 yield _run_link(run, planned, session)
 
@@ -116,9 +105,8 @@ class RunLinks:
 
 
 def _matches_address(link: TraceLink, written: str) -> bool:
-    return written in {link.address, link.title} or (
-        link.kind == "sample" and link.address.startswith(written)
-    )
+    is_prefix = link.kind == "sample" and link.address.startswith(written)
+    return is_prefix or written in {link.address, link.title}
 
 
 def _sample_links(
@@ -135,19 +123,12 @@ def _sample_links(
 
 def _run_link(run: RunStore, planned: PlannedSession, session: str) -> TraceLink:
     branch = run.state.branch
-    names = (
-        (("run", f"{branch.source_run}/{branch.source_session_dir}"),)
-        if branch is not None and planned.session_index == 1
-        else ()
-    )
+    names: tuple[tuple[str, str], ...] = ()
+    if branch is not None and planned.session_index == 1:
+        names = (("run", f"{branch.source_run}/{branch.source_session_dir}"),)
     last = run.state.last_attempt(planned.session_dir)
-    return TraceLink(
-        "run",
-        f"{run.name}/{planned.session_dir}",
-        last.stop_reason if last else "",
-        (session,),
-        names,
-    )
+    address = f"{run.name}/{planned.session_dir}"
+    return TraceLink("run", address, last.stop_reason if last else "", (session,), names)
 
 
 def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
@@ -159,13 +140,8 @@ def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
         if address is not None:
             path = f"{top}/{change['file_path']}"
             for line, added in _added_lines(str(change.get("diff", ""))):
-                yield LineEdit(
-                    address,
-                    _parse_ms(str(change.get("timestamp", ""))),
-                    path,
-                    line,
-                    fingerprint_lines(added),
-                )
+                at_ms = _parse_ms(str(change.get("timestamp", "")))
+                yield LineEdit(address, at_ms, path, line, fingerprint_lines(added))
 
 
 def _added_lines(diff: str) -> Iterator[tuple[int, list[str]]]:

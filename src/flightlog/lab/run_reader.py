@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.agents.capture.rebuild import without_billing_header
 from flightlog.agents.claude_code.files import AGENT_NAME
+from flightlog.agents.claude_code.rebuild import without_billing_header
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_reader import list_session_folder, read_session_folder
 from flightlog.lab import changelog, file_changes
@@ -49,10 +49,8 @@ class RunSession:
         """Read session `planned`; without `trees`, changes come from tool calls."""
         attempt = run.state.last_attempt(planned.session_dir)
         if attempt is None:
-            raise NotFound(
-                f"{planned.session_dir} of {run.name} has not run yet",
-                hint=f"flightlog lab run --resume {run.name}",
-            )
+            hint = f"flightlog lab run --resume {run.name}"
+            raise NotFound(f"{planned.session_dir} of {run.name} has not run yet", hint=hint)
         self.run = run
         self.planned = planned
         self.attempt: SessionAttempt = attempt
@@ -85,9 +83,8 @@ class RunSession:
     def _parent_session(self) -> Session | None:
         branch = self.run.state.branch
         if branch is not None and self.planned.session_index == 1:
-            return read_session_folder(
-                self.run.path / SOURCE, branch.source_session_id, self._agent_name
-            )
+            folder = self.run.path / SOURCE
+            return read_session_folder(folder, branch.source_session_id, self._agent_name)
         parent = (
             self.run.state.last_attempt(self.planned.parent_session)
             if self.planned.parent_session
@@ -188,12 +185,8 @@ class RunSession:
                     and self.lineage
                     and self.session
                 ):
-                    yield from file_changes.iter_reported_changes(
-                        subagent,
-                        own_step,
-                        self.lineage.step_id(subagent, own_step),
-                        self.session.cwd,
-                    )
+                    step_id, cwd = self.lineage.step_id(subagent, own_step), self.session.cwd
+                    yield from file_changes.iter_reported_changes(subagent, own_step, step_id, cwd)
 
     @property
     def _agent_name(self) -> str:
@@ -229,11 +222,8 @@ def trees_of(run: RunStore, programs: str) -> WorkTreeSnapshots | None:
     if not run.shadow_dir.is_dir():
         return None
     # Only reads, so the work directory need not exist and home needs no exclusion.
-    return open_trees(
-        SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs),
-        now=lambda: 0.0,
-        line="reading",
-    )
+    dirs = SnapshotDirs(run.shadow_dir, run.path, Path("/nonexistent"), programs)
+    return open_trees(dirs, now=lambda: 0.0, line="reading")
 
 
 def read_work_tree_state(trees: WorkTreeSnapshots, name: str) -> WorkTreeState:

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.capture.rebuild import RebuiltRequest, rebuild_requests
+from flightlog.agents.claude_code.rebuild import RebuiltRequest, rebuild_requests
 from flightlog.agents.dialects.anthropic_messages import decode_response
 from flightlog.archive.session_reader import list_session_folder
 from flightlog.model.errors import FlightlogError

@@ -108,10 +108,8 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
     )
     work_dir = Path(config.work_dir).expanduser()
     if not work_dir.is_dir():
-        raise NotFound(
-            f"work_dir is not a directory: {work_dir}",
-            hint="name the directory the agent is to work in",
-        )
+        hint = "name the directory the agent is to work in"
+        raise NotFound(f"work_dir is not a directory: {work_dir}", hint=hint)
     return replace(config, work_dir=str(work_dir.resolve()))
 
 
@@ -152,9 +150,8 @@ def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore]
 def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
     subject = f"run {digest}"
     trusted = bool(open_trust(runtime).consent_for(subject).digest)
-    return ConsentTarget(
-        "run", str(path.resolve()), subject, _run_effects(runtime, config), trusted
-    )
+    allows = _run_effects(runtime, config)
+    return ConsentTarget("run", str(path.resolve()), subject, allows, trusted)
 
 
 def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:

@@ -98,12 +98,8 @@ def add_event(state: RunState, record: JournalRecord[events.RunEvent]) -> None: 
             state.start, state.started_at = event, record.ts
         case events.RunResumed():
             state.is_abandoned = False
-            state.takeover_count, state.process, state.end, state.finished_at = (
-                state.takeover_count + 1,
-                event.process,
-                None,
-                "",
-            )
+            state.takeover_count, state.process = state.takeover_count + 1, event.process
+            state.end, state.finished_at = None, ""
         case events.BaselineSaved():
             state.baseline, state.tree = event, event.tree
         case events.BranchCreated():
@@ -132,15 +128,9 @@ def _add_attempt_event(  # noqa: C901 - a case per event
     attempts = state.attempts.setdefault(event.session, [])
     if isinstance(event, events.RunSessionStarted):
         state.skipped.pop(event.session, None)
-        fields = (
-            event.session_id,
-            event.tree,
-            at,
-            event.parent,
-            event.parent_id,
-            event.has_private_tree,
-        )
-        attempts.append(SessionAttempt(event.session, event.attempt, *fields))
+        start = (event.session, event.attempt, event.session_id, event.tree, at)
+        origin = (event.parent, event.parent_id, event.has_private_tree)
+        attempts.append(SessionAttempt(*start, *origin))
         return
     attempt = next(
         (candidate for candidate in reversed(attempts) if candidate.number == event.attempt), None

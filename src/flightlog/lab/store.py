@@ -104,31 +104,19 @@ def _plan_replicates(
     chained_to = previous if config.session_mode == "chained" else 0
     parent = _first_dir_name(config, fork_from or chained_to)
     tree_of = _first_dir_name(config, fork_from or previous)
-    for number in range(1, session.count + 1):
-        replicate = number if session.count > 1 else 0
-        name = session_dir_name(session.session_index, replicate)
-        yield PlannedSession(
-            name, session.session_index, replicate, session.count + added, parent, tree_of
-        )
-    last = session.count if session.count > 1 else 0
-    for number in range(last + 1, last + added + 1):
-        name = session_dir_name(session.session_index, number)
-        yield PlannedSession(
-            name,
-            session.session_index,
-            number,
-            session.count + added,
-            parent,
-            tree_of,
-            is_added=True,
-        )
+    count, index = session.count + added, session.session_index
+    for number in range(1, count + 1):
+        # A session that was run once keeps its name when replicates are added: it is the first.
+        replicate = number if session.count > 1 or number > 1 else 0
+        place = (session_dir_name(index, replicate), index, replicate, count, parent, tree_of)
+        yield PlannedSession(*place, is_added=number > session.count)
 
 
 def _first_dir_name(config: RunConfig, index: int) -> str:
     """Return the directory of the session that others follow; "" for session 0."""
-    return (
-        session_dir_name(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""
-    )
+    if not index:
+        return ""
+    return session_dir_name(index, int(config.sessions[index - 1].count > 1))
 
 
 class RunStore:
@@ -144,7 +132,9 @@ class RunStore:
             fold_run(self._journal.read_records()) if (path / JOURNAL).exists() else RunState()
         )
         process = self.state.process
-        self.state.is_abandoned = bool(process) and not files.is_running(process)
+        # A run whose journal lost its beginning names no process.
+        is_lost = self.state.start is None
+        self.state.is_abandoned = not files.is_running(process) if process else is_lost
 
     @property
     def name(self) -> str:
@@ -209,9 +199,8 @@ def create_run(
         hint = f"choose another --run-name, or continue it: flightlog lab run --resume {path.name}"
         raise Conflict(f"a run of this name exists: {path}", hint=hint)
     # Runs hold private text, so git ignores them unless a person decides otherwise.
-    files.create_file(
-        path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode()
-    )
+    data = render_gitignore(layout_of("lab"), root="").encode()
+    files.create_file(path.parent / ".gitignore", data)
     # The id makes the digest unique to this run: consent for one must not cover a copy.
     frozen = f"# run {new_id()}\n{text}".encode()
     remember(_hash_config(frozen))
@@ -241,10 +230,8 @@ def find_run(runs_dir: Path, name: str) -> Path:
         return files.ensure_contained(runs_dir, runs_dir / name).resolve()
     matches = [path for path in list_run_paths(runs_dir) if path.name.startswith(name)]
     if len(matches) > 1:
-        raise Invalid(
-            f"several runs start with {name[:60]!r}",
-            hint=f"use a longer prefix: {', '.join(path.name for path in matches[:5])}",
-        )
+        hint = f"use a longer prefix: {', '.join(path.name for path in matches[:5])}"
+        raise Invalid(f"several runs start with {name[:60]!r}", hint=hint)
     if not matches or not name:
         raise NotFound(f"no such run: {name[:60]!r} in {runs_dir}", hint="flightlog lab list")
     return files.ensure_contained(runs_dir, matches[0])
@@ -255,7 +242,7 @@ def find_planned_session(run: RunStore, session: int, replicate: int) -> Planned
     if not replicates:
         hint = f"it has sessions 1 to {len(run.config.sessions)}"
         raise NotFound(f"{run.name} has no session {session}", hint=hint)
-    if not replicate:
+    if not replicate or (replicate == 1 and len(replicates) > 1):
         return replicates[0]
     match = next((planned for planned in replicates if planned.replicate == replicate), None)
     if match is None:

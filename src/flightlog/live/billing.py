@@ -110,13 +110,13 @@ def compute_billing(
     percent_elapsed = min(100 * (now_ms - start) / max(end - start, 1), 100)
     today = sum(payment.cost_usd for payment in payments if payment.last_ms >= midnight)
     total = sum(payment.cost_usd for payment in payments if payment.last_ms >= week)
+    budget_percent_used = int(percent if percent is not None else percent_elapsed) if runs else None
+    budget_source = ("statusline" if percent is not None else "time of the block") if runs else None
     return Billing(
         cost_today=round(today + 0.0, COST_DIGITS),
-        burn_rate_per_hour=round_cents(burn),
+        burn_rate_per_hour=round(burn + 0.0, 2),
         budget_remaining=(end - now_ms) // MINUTE_MS if runs else None,
-        budget_percent_used=int(percent if percent is not None else percent_elapsed)
-        if runs
-        else None,
+        budget_percent_used=budget_percent_used,
         reset_time=datetime.fromtimestamp(end / 1000, tz=UTC).strftime("%H:%M") if runs else None,
         total_tokens=tokens,
         tokens_per_minute=int(tokens / elapsed_ms * MINUTE_MS) if block else None,
@@ -128,9 +128,7 @@ def compute_billing(
         week_cost_usd=round(total + 0.0, COST_DIGITS),
         week_start=week,
         cost_source="ledger",
-        budget_source=("statusline" if percent is not None else "time of the block")
-        if runs
-        else None,
+        budget_source=budget_source,
         limits=profile.limits,
         forecast=forecast_exhaustion(profile, (start, end), (cost, burn), now_ms) if runs else None,
     )
@@ -157,19 +155,19 @@ def forecast_exhaustion(
     else:
         return None
     at = int(now_ms + max(100 - level, 0) / slope)
-    return Forecast(
-        at if at < end else None, round(level + slope * max(end - now_ms, 0), 1), source
-    )
+    exhausted_at = at if at < end else None
+    return Forecast(exhausted_at, round(level + slope * max(end - now_ms, 0), 1), source)
 
 
-def newest_limits(reported: Iterable[VendorLimits | None]) -> VendorLimits | None:
-    """Return each window as it was reported last."""
+def newest_limits(reported: Iterable[VendorLimits | None], now_ms: int) -> VendorLimits | None:
+    """Return each window that is not over as it was reported last."""
     known = [limits for limits in reported if limits is not None]
     newest = VendorLimits()
     for name in VendorLimits.__struct_fields__:
         windows = [window for limits in known if (window := getattr(limits, name)) is not None]
         last = max(windows, key=lambda window: window.as_of or 0, default=None)
-        setattr(newest, name, last)
+        is_over = last is not None and last.resets_at is not None and last.resets_at <= now_ms
+        setattr(newest, name, None if is_over else last)
     return newest if newest != VendorLimits() else None
 
 
@@ -189,10 +187,10 @@ def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
             bill, more = merged[key].billing, profile.billing
             for name in _ADDED:
                 setattr(bill, name, (getattr(bill, name) or 0) + (getattr(more, name) or 0))
-            bill.limits = newest_limits([bill.limits, more.limits])
+            bill.last_fetched = max(bill.last_fetched, more.last_fetched)
+            bill.limits = newest_limits([bill.limits, more.limits], bill.last_fetched)
             bill.block_end = bill.block_end or more.block_end
             bill.forecast = bill.forecast or more.forecast
-            bill.last_fetched = max(bill.last_fetched, more.last_fetched)
     return list(merged.values())
 
 
@@ -207,15 +205,10 @@ def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, fl
 def profile_urgency(profile: AuthProfile) -> float:
     """Return how full the tightest running window is, 0 to 100; unknown limits count as unused."""
     limits, now_ms = profile.billing.limits or VendorLimits(), profile.billing.last_fetched
-    return max(
-        (
-            min(window.used_percent or 0.0, 100.0)
-            # A limit of one model leaves the others.
-            for window in (limits.seven_day, limits.five_hour, limits.spend_limit)
-            if window is not None and (window.resets_at is None or window.resets_at > now_ms)
-        ),
-        default=0.0,
-    )
+    # A limit of one model leaves the others.
+    windows = filter(None, (limits.seven_day, limits.five_hour, limits.spend_limit))
+    current = [item for item in windows if item.resets_at is None or item.resets_at > now_ms]
+    return max((min(item.used_percent or 0.0, 100.0) for item in current), default=0.0)
 
 
 def switch_advice(profiles: Sequence[AuthProfile]) -> str:
@@ -260,19 +253,15 @@ def sum_hourly_costs(digests: Iterable[UsageDigest], now_ms: int) -> tuple[float
     return tuple(hours)
 
 
-def round_cents(usd: float) -> float:
-    """Round to cents, and -0.0 to 0.0."""
-    return round(usd + 0.0, 2)
-
-
 def split_cost(amounts: Sequence[float]) -> list[float]:
-    """Round amounts to cents so that they add up to their rounded sum (largest remainder)."""
-    exact = [100 * amount for amount in amounts]
-    cents = [int(amount) for amount in exact]
-    by_remainder = sorted(range(len(exact)), key=lambda index: cents[index] - exact[index])
-    for index in by_remainder[: round(sum(exact)) - sum(cents)]:
-        cents[index] += 1
-    return [amount / 100 for amount in cents]
+    """Round amounts so that they add up to their rounded sum (largest remainder)."""
+    scale = 10**COST_DIGITS
+    exact = [scale * amount for amount in amounts]
+    units = [int(amount) for amount in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda index: units[index] - exact[index])
+    for index in by_remainder[: round(sum(exact)) - sum(units)]:
+        units[index] += 1
+    return [amount / scale for amount in units]
 
 
 def _running_block(

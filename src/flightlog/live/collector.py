@@ -17,7 +17,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
-from flightlog.live.billing import find_cost_issues, round_cents, sum_hourly_costs
+from flightlog.live.billing import COST_DIGITS, find_cost_issues, sum_hourly_costs
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
 from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
@@ -265,6 +265,7 @@ class LiveCollector:
         payload = memo.status.payload if memo.status else None
         client = payload.cost.total_cost_usd if payload and payload.cost else None
         spent = ledger.session_usd.get(memo.session)
+        activity = SessionActivity(memo.last_event, memo.event_ms, memo.last_tool or None)
         return RuntimeSession(
             session_id=memo.session,
             auth_profile=profile.profile_id,
@@ -283,15 +284,13 @@ class LiveCollector:
             ),
             metadata=SessionMetadata(self.now_ms, signals.activity_ms),
             cost=SessionCost(
-                round_cents(spent) if spent is not None else None,
-                round_cents(client) if client is not None else None,
+                round(spent + 0.0, COST_DIGITS) if spent is not None else None,
+                round(client + 0.0, COST_DIGITS) if client is not None else None,
                 memo.status.at_ms if memo.status and client is not None else None,
             ),
             profile_switches=ledger.list_switches(memo.session),
             tmux=memo.tmux,
-            activity=SessionActivity(memo.last_event, memo.event_ms, memo.last_tool or None)
-            if memo.last_event
-            else None,
+            activity=activity if memo.last_event else None,
         )
 
     def _write_state(

@@ -103,14 +103,8 @@ def build_dashboard(
     pairs = [(live, session) for live in lives for session in live.state.sessions]
     names = unique_prefixes(session.session_id for _, session in pairs)
     rows = [_build_row(live, session, names, now_ms) for live, session in pairs]
-    rows.sort(
-        key=lambda row: (
-            not row.needs,
-            _ORDER.get(row.session.health.status, 2),
-            -row.last_activity_ms,
-            row.session.session_id,
-        )
-    )
+    rows.sort(key=lambda row: (-row.last_activity_ms, row.session.session_id))
+    rows.sort(key=lambda row: (not row.needs, _ORDER.get(row.session.health.status, 2)))
     hourly = [live.hourly_costs for live in lives if live.hourly_costs]
     return Dashboard(
         now_ms,

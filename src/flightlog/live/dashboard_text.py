@@ -6,7 +6,6 @@ interface decides whether to show it.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from flightlog.live.dashboard import (
@@ -18,7 +17,7 @@ from flightlog.live.dashboard import (
     format_elapsed,
 )
 from flightlog.model.addresses import unique_prefixes
-from flightlog.model.text import cell_width, fit_cells, one_line
+from flightlog.model.text import cell_width, fit_cells, folder_name, one_line
 from flightlog.views.table_text import TableLayout, lay_out_table
 
 BAR_CELLS = 10
@@ -92,19 +91,13 @@ def session_lines(
         switched = f" (switched {switches}x)" if switches > 0 else ""
         level = _COLORS.get(session.health.status, "") if row.problems else ""
         colors.append("alert" if row.needs else level)
-        cells.append(
-            (
-                row.name,
-                PurePosixPath(session.project_path).name or "-",
-                (titles or {}).get(session.session_id, ""),
-                row.state,
-                f"{session.context.percent_used}%{near}",
-                "-" if row.cost_usd is None else f"${row.cost_usd:,.2f}",
-                row.account + switched,
-                session.model.value,
-                ", ".join(row.problems) or "ok",
-            )
-        )
+        project = folder_name(session.project_path) or "-"
+        title = (titles or {}).get(session.session_id, "")
+        percent = f"{session.context.percent_used}%{near}"
+        cost = "-" if row.cost_usd is None else f"${row.cost_usd:,.2f}"
+        account, problems = row.account + switched, ", ".join(row.problems) or "ok"
+        facts = (percent, cost, account, session.model.value, problems)
+        cells.append((row.name, project, title, row.state, *facts))
     lines = lay_out_table(cells, _SESSION_LAYOUT, style.width)
     return [DashboardLine(line, color) for line, color in zip(lines, colors, strict=True)]
 
@@ -116,7 +109,7 @@ def recent_lines(board: Dashboard, style: TextStyle) -> list[DashboardLine]:
     names = unique_prefixes(session.session for session in board.recent)
     rows = [("SESSION", "PROJECT", "AGENT", "LAST RECORD")]
     for session in board.recent:
-        project = PurePosixPath(session.project).name or "-"
+        project = folder_name(session.project) or "-"
         age = f"{format_elapsed(board.now_ms - session.last_record_ms)} ago"
         rows.append((names[session.session], project, session.agent, age))
     head = "Active in the last hour; whether they run is not recorded:"
@@ -168,9 +161,8 @@ def _account_lines(account: AccountRow, now_ms: int, style: TextStyle) -> list[D
 
 def _limit_text(bar: LimitBar, now_ms: int, style: TextStyle) -> str:
     left_ms = bar.resets_ms - now_ms
-    clock = _format_clock(
-        bar.resets_ms, "%H:%M" if left_ms < 86_400_000 else "%a %H:%M", style.zone
-    )
+    form = "%H:%M" if left_ms < 86_400_000 else "%a %H:%M"
+    clock = _format_clock(bar.resets_ms, form, style.zone)
     text = f"{bar.name} {percent_bar(bar.used_percent)} {bar.used_percent:.0f}%"
     text += f" resets in {format_countdown(left_ms)} ({clock})"
     if bar.exhausted_ms:

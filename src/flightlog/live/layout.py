@@ -96,10 +96,8 @@ def shared_files(state: RuntimeState, now_ms: int, template: str) -> list[Output
     """Return the files about all sessions."""
     profiles = state.auth_profiles
     used = max(profiles, key=lambda profile: profile.metadata.last_used or 0, default=None)
-    return [
-        _json_file(SHARED, _shared_billing(state, used, template)),
-        _json_file(SUMMARY, _summarize_state(state, used, now_ms)),
-    ]
+    body = _shared_billing(state, used, template)
+    return [_json_file(SHARED, body), _json_file(SUMMARY, _summarize_state(state, used, now_ms))]
 
 
 def log_entry(state: RuntimeState, broken: str, counts: tuple[int, int], now_ms: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import (
@@ -106,8 +106,9 @@ class ObserverState(Struct):
             return
         stored = self.limits.setdefault(name, VendorLimits())
         for field in VendorLimits.__struct_fields__:
-            window = _vendor_window(getattr(limits, field), at_ms)
-            setattr(stored, field, window or getattr(stored, field))
+            window, last = _vendor_window(getattr(limits, field), at_ms), getattr(stored, field)
+            # A window counts until its reset, although other payloads leave it out.
+            setattr(stored, field, window or (last if last and last.resets_at else None))
         block = limits.five_hour
         if block is not None and block.used_percentage is not None:
             samples = self.samples.setdefault(name, [])
@@ -119,9 +120,8 @@ class ObserverState(Struct):
 def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None:
     if limit is None or limit.used_percentage is None:
         return None
-    return VendorWindow(
-        round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms
-    )
+    used_percent = round(limit.used_percentage, 1)
+    return VendorWindow(used_percent, limit.resets_ms or None, "statusline", at_ms)
 
 
 def update_observation(
@@ -163,8 +163,9 @@ def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
     if not grew:
         return
     memo.message_count += tail.messages
-    if tail.model:
-        memo.model, memo.context_tokens = tail.model, tail.total_tokens
+    memo.model = tail.model or memo.model
+    if tail.total_tokens is not None:
+        memo.context_tokens = tail.total_tokens
     # The message itself is private, so only its role and size are shown.
     memo.last_message = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
@@ -206,8 +207,9 @@ def context_usage(memo: ObservedSession, thresholds: Thresholds) -> ContextUsage
     """Return how full the context is, with the client's point of compaction as 100 percent."""
     window = memo.status.payload.context_window if memo.status else None
     size = window.context_window_size if window else None
-    current = window.current_usage if window else None
-    used = current.usage().total_tokens if current else memo.context_tokens
+    current = window.current_usage if window else UNSET
+    used = current.usage().total_tokens if current else 0
+    used = memo.context_tokens if current is UNSET else used
     is_long = "[1m]" in memo.model or used > _WINDOW_DEFAULT
     size = size or (_WINDOW_LONG if is_long else _WINDOW_DEFAULT)
     usable = compaction_point(size, thresholds.compaction_percent or 0.0)
@@ -257,7 +259,7 @@ def observe_git(
         with suppress(GitError):
             answer = process.wait_for_answer()
             text = answer.stdout.decode("utf-8", "replace")
-            status = _parse_git_status(text, now_ms) if answer.exit_code == 0 else GitStatus()
+            status = _parse_git_status(text, now_ms) if answer.exit_code == 0 else None
             for memo in due[folder]:
                 memo.git = status
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from fnmatch import fnmatch
+from os.path import expanduser  # unlike that of `Path`, it raises for no text
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -123,11 +124,11 @@ def _match_claim(hints: ProfileHints, profiles: Sequence[AuthProfile]) -> Profil
         if launch.alias and launch.alias in (profile.aliases or []):
             return ProfileMatch(profile.profile_id, "alias")
     for profile in profiles:
-        directories = [path.rstrip("/") for path in profile.config_dirs or []]
+        directories = [path.rstrip("/") for path in map(expanduser, profile.config_dirs or [])]
         if launch.config_dir and launch.config_dir in directories:
             return ProfileMatch(profile.profile_id, "config")
     for profile in profiles:
-        patterns = profile.path_patterns or []
+        patterns = map(expanduser, profile.path_patterns or [])
         if hints.project and any(_matches_pattern(hints.project, pattern) for pattern in patterns):
             return ProfileMatch(profile.profile_id, "path")
     return None
@@ -201,8 +202,7 @@ class ProfileLedger:
     ) -> None:
         """Start from the state file, the folded journal and the last observations."""
         self.history, self.observer, self.now_ms = history, observer, place.now_ms
-        self.place = place
-        self.thresholds = state.thresholds
+        self.place, self.thresholds = place, state.thresholds
         self.profiles = {profile.profile_id: profile for profile in state.auth_profiles}
         self.events: list[Event] = []
         self.session_usd: dict[str, float] = {}
@@ -386,7 +386,7 @@ class ProfileLedger:
         same = [other for other in self.place.others if other.billing_fingerprint == account]
         reported = [self.observer.limits.get(profile.profile_id)]
         reported += [other.billing.limits for other in same if account]
-        return newest_limits(reported)
+        return newest_limits(reported, self.now_ms)
 
     def _record_event(self, event: Event) -> None:
         self.history.add_event(event)

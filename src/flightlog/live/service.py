@@ -41,17 +41,26 @@ _OTHER_DIRECTORIES = "other-config-dirs"
 
 
 def find_known_config_dirs(runtime: Runtime) -> list[str]:
-    """Return the configured directories, and all others that a hook or status line reported."""
+    """Return the configured directories, and all others that a hook or status line reported.
+
+    A directory with several names, by symbolic links, is returned once.
+    """
     given = find_config_dirs(runtime)
-    try:
-        with (Path(runtime.data_dir) / DIRECTORIES).open("rb") as file:
-            lines = file.read(DIRECTORIES_BYTES_MAX).splitlines()
-    except OSError:
-        lines = []
     if given == [str(SAMPLES)]:
         return given
+    known = [*given, *list_noted_dirs(runtime, DIRECTORIES)]
+    return list({Path(path).resolve(): path for path in reversed(known)}.values())[::-1]
+
+
+def list_noted_dirs(runtime: Runtime, name: str) -> list[str]:
+    """Return the directories of a list that hooks or `init` wrote, without those that are gone."""
+    try:
+        with (Path(runtime.data_dir) / name).open("rb") as file:
+            lines = file.read(DIRECTORIES_BYTES_MAX).splitlines()
+    except OSError:
+        return []
     paths = [normalize_path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
-    return list(dict.fromkeys([*given, *(path for path in paths if Path(path).is_dir())]))
+    return [path for path in paths if Path(path).is_dir()]
 
 
 def list_live_runtimes(runtime: Runtime) -> list[LiveDirectory]:
@@ -106,26 +115,23 @@ def list_running(lives: Sequence[LiveState]) -> list[dict[str, Any]]:
         for session in live.state.sessions:
             profile = live.state.find_profile(session.auth_profile)
             cost = session.cost
-            rows.append(
-                {
-                    "session": session.session_id,
-                    "agent": DEFAULT_AGENT,
-                    "project": session.project_path,
-                    "profile": profile.label if profile else session.auth_profile,
-                    "profile_id": session.auth_profile,
-                    "account": profile.billing_fingerprint if profile else None,
-                    "config_dir": live.config_dir,
-                    "model": session.model.value,
-                    "lifecycle": session.health.lifecycle,
-                    "health": session.health.status,
-                    "context_percent": session.context.percent_used,
-                    "cost_usd": cost.recorded_cost_usd if cost else None,
-                    "limits": to_wire(profile.billing.limits) if profile else None,
-                    "last_activity_ms": session.metadata.last_activity
-                    if session.metadata
-                    else None,
-                }
-            )
+            row = {
+                "session": session.session_id,
+                "agent": DEFAULT_AGENT,
+                "project": session.project_path,
+                "profile": profile.label if profile else session.auth_profile,
+                "profile_id": session.auth_profile,
+                "account": profile.billing_fingerprint if profile else None,
+                "config_dir": live.config_dir,
+                "model": session.model.value,
+                "lifecycle": session.health.lifecycle,
+                "health": session.health.status,
+                "context_percent": session.context.percent_used,
+                "cost_usd": cost.recorded_cost_usd if cost else None,
+                "limits": to_wire(profile.billing.limits) if profile else None,
+                "last_activity_ms": session.metadata.last_activity if session.metadata else None,
+            }
+            rows.append(row)
     return rows
 
 
@@ -213,9 +219,8 @@ def redact_for_output(runtime: Runtime, document: dict[str, Any]) -> dict[str, A
             if _LINES in value:
                 return redact_session(value)
             return {name: redact_sessions(member) for name, member in value.items()}
-        return (
-            [redact_sessions(item) for item in value] if isinstance(value, list | tuple) else value
-        )
+        is_list = isinstance(value, list | tuple)
+        return [redact_sessions(item) for item in value] if is_list else value
 
     clean = JsonRedactor(make_redactor(runtime)).redact_document(redact_sessions(document)).value
     assert isinstance(clean, dict)
@@ -267,10 +272,10 @@ def _find_profiles(runtime: Runtime, name: str) -> list[tuple[LiveDirectory, Aut
 def _find_own_profile(runtime: Runtime, live: LiveDirectory, name: str) -> AuthProfile:
     """Return the account called `name` in one directory; elsewhere its id may mean another."""
     state = runtime_state.read_state(live.folder, live.now_ms)
-    own = [each for each in state.auth_profiles if _has_name(each, name)]
+    own = [profile for profile in state.auth_profiles if _has_name(profile, name)]
     if len(own) != 1:
         pairs = _find_profiles(runtime, name)
-        own = [each for place, each in pairs if place.config_dir == live.config_dir]
+        own = [profile for place, profile in pairs if place.config_dir == live.config_dir]
     if not own:
         message = f"no profile {name!r} in {live.config_dir}, where the session is"
         raise NotFound(message, hint="flightlog live profiles")

@@ -307,17 +307,11 @@ def _task_figures(task_id: str, state: LoopState, history: TaskHistory) -> TaskF
     task = state.tasks[task_id]
     numbers = [*history.start_events, *(seq for seq, _, _ in history.failures)]
     numbers += [history.ended[0]] if history.ended else []
-    return TaskFigures(
-        task_id,
-        task.status,
-        task.attempt,
-        len(history.failures),
-        None if task.duration_s is None else round(task.duration_s, 3),
-        round(history.wasted_s, 3),
-        history.calls,
-        round(history.cost_usd, 6),
-        tuple(f"e{seq}" for seq in sorted(numbers)[:12]),
-    )
+    duration_s = None if task.duration_s is None else round(task.duration_s, 3)
+    spent = (duration_s, round(history.wasted_s, 3), history.calls, round(history.cost_usd, 6))
+    event_ids = tuple(f"e{seq}" for seq in sorted(numbers)[:12])
+    failures = len(history.failures)
+    return TaskFigures(task_id, task.status, task.attempt, failures, *spent, event_ids)
 
 
 def render_text(analysis: LoopAnalysis) -> str:

@@ -78,16 +78,15 @@ def find_session_dir(root: Path, name: str) -> Path:
         return Path(name)
     sessions = list(iter_session_dirs(root))
     matches = [path for path in sessions if path.name == name]
-    short = _NAME.fullmatch(name)
+    short = _NAME.fullmatch(re.sub("[{}]", "", name))  # the document writes session-{001}
     if short and not short[2]:
         matches = matches or [path for path in sessions if session_number(path) == int(short[1])]
     if len(matches) == 1:
         return matches[0]
     if matches:
         names = ", ".join(path.name for path in matches)
-        raise Invalid(
-            f"two directories have the number of {name}", hint=f"name one of them: {names}"
-        )
+        hint = f"name one of them: {names}"
+        raise Invalid(f"two directories have the number of {name}", hint=hint)
     names = ", ".join(path.name for path in sessions[-5:]) or "there are none yet"
     raise NotFound(f"no session is called {name!r} below {root.name}", hint=f"one of: {names}")
 

@@ -7,31 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.loop import layout
-from flightlog.loop.analysis import (
-    CALIBRATION_MIN,
-    LoopAccount,
-    TaskHistory,
-    build_account,
-    measure_calibration,
-    redact_records,
-)
+from flightlog.loop import analysis, directories, layout, session_overview
 from flightlog.loop.decide.recovery import explain_error
-from flightlog.loop.directories import LoopSession, iter_events, open_loop_session
 from flightlog.loop.plan.schema import Plan
-from flightlog.loop.session_overview import (
-    LoopFileChange,
-    agent_statements,
-    answer_command,
-    changed_files,
-    describe_change,
-    format_cost,
-    format_duration,
-    next_command,
-    other_answers,
-    task_outcome,
-    task_rows,
-)
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.text import format_utc_time, one_line, pluralize
 from flightlog.privacy.json_redactor import JsonRedactor
@@ -58,7 +36,7 @@ class Insight(Struct, frozen=True):
     event_ids: tuple[str, ...]
 
 
-def find_insights(whole: LoopAccount) -> list[Insight]:
+def find_insights(whole: analysis.LoopAccount) -> list[Insight]:
     """Return every insight that the events of a session support."""
     return [
         *_task_insights(whole),
@@ -73,7 +51,7 @@ def _make_insight(about: str, sentence: str, numbers: Iterable[int]) -> Insight:
     return Insight(about, sentence, tuple(f"e{seq}" for seq in islice(numbers, _EVIDENCE_MAX)))
 
 
-def _task_insights(whole: LoopAccount) -> Iterator[Insight]:
+def _task_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
     done = {name: task for name, task in whole.tasks.items() if _is_completed(task)}
     if done:
         first = sum(not (task.failures or task.cuts) for task in done.values())
@@ -86,16 +64,16 @@ def _task_insights(whole: LoopAccount) -> Iterator[Insight]:
         spent_s = _task_seconds(task)
         share = f"{spent_s / total_s:.0%} of the time of all completed tasks"
         numbers = [task.start_events[0], *(task.ended[:1] if task.ended else ())]
-        spent = format_duration(spent_s)
+        spent = session_overview.format_duration(spent_s)
         yield _make_insight("time", f"Task {name} took {spent}, {share}.", numbers)
     for name, task in whole.tasks.items():
         if task.ended and not _is_completed(task):
             seq, result, _, why = task.ended
-            sentence = f"Task {name} ended as {result}: {_shorten_sentence(why)}"
+            sentence = f"Task {name} ended as {result}: {one_line(why, 160).rstrip('.')}."
             yield _make_insight("left", sentence, [seq])
 
 
-def _error_insights(whole: LoopAccount) -> Iterator[Insight]:
+def _error_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
     failures = [(failure, task) for task in whole.tasks.values() for failure in task.failures]
     for kind, count in Counter(failure[1] for failure, _ in failures).most_common(3):
         numbers = [failure[0] for failure, _ in failures if failure[1] == kind]
@@ -124,7 +102,7 @@ def _error_insights(whole: LoopAccount) -> Iterator[Insight]:
         yield _make_insight("breaker", sentence, [seq, closed] if closed else [seq])
 
 
-def _people_insights(whole: LoopAccount) -> Iterator[Insight]:
+def _people_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
     total = len(whole.questions)
     timeouts = [seq for seq, _, _, by, _ in whole.questions if by == "timeout"]
     if timeouts:
@@ -142,9 +120,9 @@ def _people_insights(whole: LoopAccount) -> Iterator[Insight]:
             yield _make_insight("gates", f"The gate «{name}» failed at {value:g}.", [seq])
 
 
-def _confidence_insights(whole: LoopAccount) -> Iterator[Insight]:
-    score = measure_calibration(whole.pairs)
-    if score.calibration_gap is None or score.decisions < CALIBRATION_MIN:
+def _confidence_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
+    score = analysis.measure_calibration(whole.pairs)
+    if score.calibration_gap is None or score.decisions < analysis.CALIBRATION_MIN:
         return
     mean = sum(pair.confidence for pair in whole.pairs) / len(whole.pairs)
     right = sum(pair.is_correct for pair in whole.pairs) / len(whole.pairs)
@@ -157,12 +135,12 @@ def _confidence_insights(whole: LoopAccount) -> Iterator[Insight]:
     yield _make_insight("confidence", f"Decisions were {verdict}: {figures}.", numbers)
 
 
-def _cost_insights(whole: LoopAccount) -> Iterator[Insight]:
+def _cost_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
     totals = whole.state.totals
     if not totals.calls:
         return
     name, task = max(
-        whole.tasks.items(), key=lambda item: item[1].cost_usd, default=("", TaskHistory())
+        whole.tasks.items(), key=lambda item: item[1].cost_usd, default=("", analysis.TaskHistory())
     )
     cost = "an amount that is not known" if totals.unpriced_calls else f"{totals.cost_usd:.4f} USD"
     most = f"; most of it in task {name}" if task.cost_usd and len(whole.tasks) > 1 else ""
@@ -173,23 +151,21 @@ def _cost_insights(whole: LoopAccount) -> Iterator[Insight]:
     yield _make_insight("cost", f"{calls} cost {cost}{most}.", numbers)
 
 
-def _task_seconds(task: TaskHistory) -> float:
+def _task_seconds(task: analysis.TaskHistory) -> float:
     return task.ended[2] if task.ended else 0.0
 
 
-def _is_completed(task: TaskHistory) -> bool:
+def _is_completed(task: analysis.TaskHistory) -> bool:
     return task.ended is not None and task.ended[1] == "success"
-
-
-def _shorten_sentence(text: str) -> str:
-    return one_line(text, 160).rstrip(".") + "."
 
 
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the redacted report of the session in `directory` and return its text."""
-    session = open_loop_session(directory)
+    session = directories.open_loop_session(directory)
     plan = session.read_plan(redactor)
-    account = build_account(redact_records(iter_events(directory), JsonRedactor(redactor)))
+    account = analysis.build_account(
+        analysis.redact_records(directories.iter_events(directory), JsonRedactor(redactor))
+    )
     account.state.names = account.state.names or {task.task_id: task.name for task in plan.tasks}
     runner = session.runner if account.state.status == "in_progress" else ""
     session = session._replace(state=account.state, runner=runner)
@@ -198,10 +174,10 @@ def write_report(directory: Path, redactor: Redactor) -> str:
     return clean.text
 
 
-def render_report(session: LoopSession, whole: LoopAccount, plan: Plan) -> str:
+def render_report(session: directories.LoopSession, whole: analysis.LoopAccount, plan: Plan) -> str:
     """Return the text of the report."""
     state = whole.state
-    files = changed_files(state, (session.directory / state.project).resolve())
+    files = session_overview.changed_files(state, (session.directory / state.project).resolve())
     date = (format_utc_time(state.started_at) or "")[:10]
     head = [
         f"# Session Final Report: {state.session_id}",
@@ -230,12 +206,13 @@ def render_report(session: LoopSession, whole: LoopAccount, plan: Plan) -> str:
 
 def _limit_lines(lines: list[str]) -> list[str]:
     left = len(lines) - _ROWS_MAX
-    return (
-        [*lines[:_ROWS_MAX], f"- … and {left} more, in `execution-log.json`"] if left > 0 else lines
-    )
+    more = [f"- … and {left} more, in `execution-log.json`"] if left > 0 else []
+    return lines[:_ROWS_MAX] + more
 
 
-def _summary_lines(session: LoopSession, whole: LoopAccount, plan: Plan) -> Iterator[str]:
+def _summary_lines(
+    session: directories.LoopSession, whole: analysis.LoopAccount, plan: Plan
+) -> Iterator[str]:
     state = whole.state
     endings = {"completed": "was completed", "error": "ended in error"}
     endings["paused"] = "is paused and can be resumed"
@@ -243,15 +220,15 @@ def _summary_lines(session: LoopSession, whole: LoopAccount, plan: Plan) -> Iter
         state.status, "is still in progress" if session.runner else "was cut short"
     )
     end = f"e{whole.ending[0]}" if whole.ending else f"e{whole.last}"
-    verified = sum(task_outcome(state, name) == "verified" for name in state.tasks)
+    verified = sum(session_overview.task_outcome(state, name) == "verified" for name in state.tasks)
     yield (
         f"The plan «{one_line(plan.plan, 100)}» {ending}: "
         f"{state.completed_count} of {pluralize(len(plan.tasks), 'task')} completed, {verified} of "
         f"them verified [e{whole.first}, {end}]."
     )
     figures = layout.performance_figures(state, state.last_at)
-    took = format_duration(figures["total_duration_seconds"])
-    ran = format_duration(sum(task.active_s for task in state.tasks.values()))
+    took = session_overview.format_duration(figures["total_duration_seconds"])
+    ran = session_overview.format_duration(sum(task.active_s for task in state.tasks.values()))
     cost = "an unknown amount" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f} USD"
     calls = pluralize(state.totals.calls, "model call")
     yield f"\nIt took {took} without pauses; tasks ran for {ran} of it and cost {cost} for {calls}."
@@ -260,48 +237,50 @@ def _summary_lines(session: LoopSession, whole: LoopAccount, plan: Plan) -> Iter
     if state.question is not None:
         asked = format_utc_time(state.question.asked_at)
         yield f"\nA question is open since {asked}: {one_line(state.question.event.text, 600)}"
-        command = answer_command(session.directory.name, state)
-        yield f"\nAnswer: `{command}`{other_answers(state)}"
+        command = session_overview.answer_command(session.directory.name, state)
+        yield f"\nAnswer: `{command}`{session_overview.other_answers(state)}"
     if session.damaged_lines:
         lost = pluralize(session.damaged_lines, "line")
         yield f"\nThe journal is damaged: {lost} cannot be read; what they recorded is missing here."
 
 
-def _task_lines(session: LoopSession, whole: LoopAccount) -> Iterator[str]:
+def _task_lines(session: directories.LoopSession, whole: analysis.LoopAccount) -> Iterator[str]:
     yield "| task | name | outcome | attempts | duration | cost (USD) |"
     yield "|---|---|---|--:|--:|--:|"
-    for row in task_rows(session):
+    for row in session_overview.task_rows(session):
         name = one_line(row.name, 80).replace("|", "/")
-        cuts = len(whole.tasks.get(row.id, TaskHistory()).cuts)
+        cuts = len(whole.tasks.get(row.id, analysis.TaskHistory()).cuts)
         attempts = f"{row.attempts} ({cuts} cut short)" if cuts else str(row.attempts)
-        outcome = task_outcome(whole.state, row.id)
-        figures = f"{format_duration(row.duration_s)} | {format_cost(row.cost_usd)}"
+        outcome = session_overview.task_outcome(whole.state, row.id)
+        figures = f"{session_overview.format_duration(row.duration_s)} | {session_overview.format_cost(row.cost_usd)}"
         yield f"| {row.id} | {name} | {outcome} | {attempts} | {figures} |"
 
 
-def _statement_lines(whole: LoopAccount) -> Iterator[str]:
-    statements = agent_statements(whole.state)
+def _statement_lines(whole: analysis.LoopAccount) -> Iterator[str]:
+    statements = session_overview.agent_statements(whole.state)
     for task_id, text in statements:
         yield f"- Task {task_id}: {text} [e{whole.tasks[task_id].last_end}]"
     if not statements:
         yield "None: no agent ran."
 
 
-def _file_lines(whole: LoopAccount, files: Sequence[LoopFileChange]) -> Iterator[str]:
+def _file_lines(
+    whole: analysis.LoopAccount, files: Sequence[session_overview.LoopFileChange]
+) -> Iterator[str]:
     for file in files:
         tasks, path = ", ".join(file.tasks), one_line(file.path, 200)
         evidence = ", ".join(f"e{whole.tasks[name].last_end}" for name in file.tasks)
-        yield f"- `{path}` {describe_change(file)} (task {tasks}) [{evidence}]"
+        yield f"- `{path}` {session_overview.describe_change(file)} (task {tasks}) [{evidence}]"
     if not files:
         yield "None."
 
 
-def _timeline_lines(whole: LoopAccount) -> Iterator[str]:
+def _timeline_lines(whole: analysis.LoopAccount) -> Iterator[str]:
     for seq, entry in whole.timeline:
         yield f"- {format_utc_time(entry.at)} {entry.kind}: {entry.text} [e{seq}]"
 
 
-def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
+def _progress_lines(whole: analysis.LoopAccount, plan: Plan) -> Iterator[str]:
     progress = layout.build_progress(whole.state, plan)["progress"]
     done = [
         f"e{task.ended[0]}" for task in whole.tasks.values() if task.ended and _is_completed(task)
@@ -321,7 +300,7 @@ def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
         yield f"- Quality gate «{one_line(name, 120)}»: {result}{at} [e{seq}]"
 
 
-def _artifact_lines(whole: LoopAccount) -> Iterator[str]:
+def _artifact_lines(whole: analysis.LoopAccount) -> Iterator[str]:
     lines = [
         f"- `{one_line(name, 200)}` [e{history.artifacts.get(name, whole.last)}]"
         for task_id, history in whole.tasks.items()
@@ -335,7 +314,7 @@ def _artifact_lines(whole: LoopAccount) -> Iterator[str]:
     yield from lines or ["None: no task declared `output_artifacts` or reported an `artifact`."]
 
 
-def _metric_lines(whole: LoopAccount) -> Iterator[str]:
+def _metric_lines(whole: analysis.LoopAccount) -> Iterator[str]:
     figures = layout.performance_figures(whole.state, whole.state.last_at)
     span = f"[e{whole.first}-e{whole.last}]"
     total, average = figures["total_duration_seconds"], figures["average_task_duration"]
@@ -351,7 +330,7 @@ def _metric_lines(whole: LoopAccount) -> Iterator[str]:
         yield f"- {one_line(name, 80)}: {value:g} {span}"
 
 
-def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
+def _challenge_lines(whole: analysis.LoopAccount) -> Iterator[str]:
     for task_id, task in whole.tasks.items():
         for seq, kind, message in task.failures:
             remedy = next((remedy for remedy in task.remedies if remedy[0] > seq), None)
@@ -360,7 +339,7 @@ def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
                 end = f"; then {remedy[1]}: {one_line(remedy[2], 120)} [e{seq}, e{remedy[0]}]"
             yield f"- Task {task_id}, {kind}: {explain_error(message, 200)}{end}"
         for seq, seconds in task.cuts:
-            took = format_duration(seconds)
+            took = session_overview.format_duration(seconds)
             yield f"- Task {task_id}: the runner was killed {took} into the attempt [e{seq}]"
     for seq, condition, closed in whole.trips:
         end = f"closed again [e{seq}, e{closed}]" if closed else f"not closed again [e{seq}]"
@@ -370,7 +349,7 @@ def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
         yield f"None: no attempt failed, no verification failed, the breaker stayed closed {span}."
 
 
-def _lesson_lines(whole: LoopAccount) -> Iterator[str]:
+def _lesson_lines(whole: analysis.LoopAccount) -> Iterator[str]:
     insights = find_insights(whole)
     for insight in insights:
         yield f"- {one_line(insight.text, 300)} [{', '.join(insight.event_ids)}]"
@@ -378,17 +357,19 @@ def _lesson_lines(whole: LoopAccount) -> Iterator[str]:
         yield "None: the session has too few events."
 
 
-def _next_step_lines(session: LoopSession, whole: LoopAccount) -> Iterator[str]:
+def _next_step_lines(
+    session: directories.LoopSession, whole: analysis.LoopAccount
+) -> Iterator[str]:
     state = whole.state
     if state.status == "completed":
         yield f"None: every task of the plan is completed [e{whole.last}]."
         return
-    if command := next_command(session):
+    if command := session_overview.next_command(session):
         yield f"- `{command}` continues [e{whole.last}]"
-    for row in task_rows(session):
+    for row in session_overview.task_rows(session):
         if row.status == "completed":
             continue
-        history = whole.tasks.get(row.id, TaskHistory())
+        history = whole.tasks.get(row.id, analysis.TaskHistory())
         seq = (history.start_events or [whole.last])[-1]
         why = f": {row.cause}" if row.cause else ""
         name, status = one_line(row.name, 80), row.status.replace("_", " ")

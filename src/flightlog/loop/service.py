@@ -220,10 +220,8 @@ def _open_at(
         )
     state = open_loop_session(directory).state
     if (has_settings and start.config != state.config) or start.phase != state.phase:
-        raise Invalid(
-            f"{directory.name} has begun with other settings, which stay",
-            hint=f"new limits: flightlog loop resume --session {directory.name} --max-iterations N",
-        )
+        hint = f"new limits: flightlog loop resume --session {directory.name} --max-iterations N"
+        raise Invalid(f"{directory.name} has begun with other settings, which stay", hint=hint)
     return directory, True
 
 
@@ -266,9 +264,8 @@ def conduct_session(
             tell=_event_printer(directory, terminal, redactor, notifier),
             live=terminal.live,
         )
-        runner = session.RunnerOptions(
-            runner_name(runtime), mode, changes or LoopResumed("a person resumed it")
-        )
+        resume = changes or LoopResumed("a person resumed it")
+        runner = session.RunnerOptions(runner_name(runtime), mode, resume)
         try:
             return session.continue_session(directory, options, redactor, runner, write_report)
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import allow_tools
 from flightlog.loop.decide.breaker import find_used_budget
 from flightlog.loop.decide.recovery import denied_tools, explain_error
 from flightlog.loop.directories import LoopSession
@@ -97,8 +98,8 @@ def task_cause(state: LoopState, task_id: str) -> str:
     if task.status in {"completed", "pending"} and not task.denied_tools:
         return ""
     if denied := denied_tools(state, task_id):
-        words = ", ".join(denied)
-        return f"permission denied: {words}; allowed by `arguments: [--allowedTools, {words}]`"
+        option = ", ".join(allow_tools(denied))
+        return f"permission denied: {', '.join(denied)}; allowed by `arguments: [{option}]`"
     error = explain_error(task.error_message, _CAUSE_CHARS)
     if task.status == "failed" and error:
         return error
@@ -177,15 +178,11 @@ def changed_files(state: LoopState, project: Path) -> list[LoopFileChange]:
     if not tasks:
         return []
     uncommitted = uncommitted_paths(project, tasks)
-    return [
-        LoopFileChange(
-            path,
-            *counts[path],
-            tuple(tasks[path]),
-            None if uncommitted is None else path not in uncommitted,
-        )
-        for path in sorted(tasks)
-    ]
+    files = []
+    for path in sorted(tasks):
+        is_committed = None if uncommitted is None else path not in uncommitted
+        files.append(LoopFileChange(path, *counts[path], tuple(tasks[path]), is_committed))
+    return files
 
 
 def agent_statements(state: LoopState) -> list[tuple[str, str]]:

@@ -4,27 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from flightlog.loop import events
+from flightlog.loop import directories, events, session_overview
 from flightlog.loop.analysis import analyze_session
 from flightlog.loop.decide.recovery import explain_error
-from flightlog.loop.directories import LoopEvent, LoopSession, read_activity
-from flightlog.loop.session_overview import (
-    QuestionRow,
-    TaskRow,
-    WaitRow,
-    agent_statements,
-    answer_command,
-    changed_files,
-    describe_change,
-    find_wait,
-    format_cost,
-    format_duration,
-    next_command,
-    other_answers,
-    question_row,
-    task_outcome,
-    task_rows,
-)
 from flightlog.loop.state import LoopState
 from flightlog.model.text import format_utc_time, one_line, parse_utc_time, pluralize
 
@@ -56,7 +38,9 @@ class LoopColumn(Struct, frozen=True):
     brier_score: float | None
 
 
-def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> list[LoopColumn]:
+def compare_sessions(
+    sessions: Iterable[tuple[str, Iterable[directories.LoopEvent]]],
+) -> list[LoopColumn]:
     """Return the figures of each session, given by name and events."""
     columns = []
     for name, records in sessions:
@@ -87,10 +71,9 @@ def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> lis
 
 def comparison_rows(columns: Sequence[LoopColumn]) -> list[tuple[str, list[str]]]:
     """Return the rows of a comparison: a name, and a cell for each session."""
-    names = [name for name in LoopColumn.__struct_fields__ if name != "session"]
     return [
         (name.replace("_", " "), [_format_cell(getattr(column, name)) for column in columns])
-        for name in names
+        for name in LoopColumn.__struct_fields__[1:]
     ]
 
 
@@ -160,15 +143,15 @@ class LoopStatus(Struct, frozen=True):
     total_tokens: int
     cost_usd: float | None
     breaker_state: str
-    waiting: WaitRow | None
-    tasks: tuple[TaskRow, ...]
-    question: QuestionRow | None
+    waiting: session_overview.WaitRow | None
+    tasks: tuple[session_overview.TaskRow, ...]
+    question: session_overview.QuestionRow | None
     next: str
     damaged_lines: int
     last_updated: str | None
 
 
-def build_status(session: LoopSession, now: float) -> LoopStatus:
+def build_status(session: directories.LoopSession, now: float) -> LoopStatus:
     """Return the status of a session."""
     state, totals = session.state, session.state.totals
     is_cut = state.status == "in_progress" and not session.runner
@@ -187,24 +170,24 @@ def build_status(session: LoopSession, now: float) -> LoopStatus:
         total_tokens=totals.total_tokens,
         cost_usd=None if totals.unpriced_calls else round(totals.cost_usd, 6),
         breaker_state=state.breaker.state,
-        waiting=find_wait(session, now),
-        tasks=tuple(task_rows(session)),
-        question=question_row(state),
-        next=next_command(session),
+        waiting=session_overview.find_wait(session, now),
+        tasks=tuple(session_overview.task_rows(session)),
+        question=session_overview.question_row(state),
+        next=session_overview.next_command(session),
         damaged_lines=session.damaged_lines,
         last_updated=format_utc_time(state.last_at),
     )
 
 
-def status_lines(session: LoopSession, now: float) -> list[str]:
+def status_lines(session: directories.LoopSession, now: float) -> list[str]:
     """Return the status of a session as text: figures, tasks, causes, changes, what to type next."""
     state, status = session.state, build_status(session, now)
     project = (session.directory / state.project).resolve()
     files = [
-        f"    {one_line(file.path, 60)}  {describe_change(file)}"
-        for file in changed_files(state, project)
+        f"    {one_line(file.path, 60)}  {session_overview.describe_change(file)}"
+        for file in session_overview.changed_files(state, project)
     ]
-    said = [f"    {task}  {text}" for task, text in agent_statements(state)]
+    statements = [f"    {task}  {text}" for task, text in session_overview.agent_statements(state)]
     timeline = [
         f"    {format_utc_time(entry.at)}  {entry.kind:<8}  {entry.text}"
         for entry in state.timeline
@@ -215,14 +198,14 @@ def status_lines(session: LoopSession, now: float) -> list[str]:
         *_wait_lines(status, now),
         *_question_lines(state, status.session),
         *_table_lines(state, status.tasks),
-        *_titled_lines("what the agent said", said),
+        *_titled_lines("what the agent said", statements),
         *_titled_lines("changed files", files),
         *_titled_lines("timeline", timeline),
         *([f"  next: {status.next}"] if status.next else []),
     ]
 
 
-def monitor_lines(session: LoopSession, now: float) -> list[str]:
+def monitor_lines(session: directories.LoopSession, now: float) -> list[str]:
     """Return progress, what goes on now, breaker, gates and milestones of a session."""
     state, status = session.state, build_status(session, now)
     total = max(state.tasks_total, 1)
@@ -250,7 +233,7 @@ def monitor_lines(session: LoopSession, now: float) -> list[str]:
     ]
 
 
-def _head_lines(session: LoopSession, status: LoopStatus) -> list[str]:
+def _head_lines(session: directories.LoopSession, status: LoopStatus) -> list[str]:
     state = session.state
     runner = f"held by {session.runner}" if session.runner else "not running"
     counts = f"{pluralize(status.iterations, 'iteration')}, {pluralize(status.errors, 'error')}"
@@ -268,8 +251,8 @@ def _head_lines(session: LoopSession, status: LoopStatus) -> list[str]:
     return lines
 
 
-def _activity_lines(session: LoopSession, now: float) -> list[str]:
-    activity, _ = read_activity(session.directory, session.state)
+def _activity_lines(session: directories.LoopSession, now: float) -> list[str]:
+    activity, _ = directories.read_activity(session.directory, session.state)
     if activity is None or not activity.task or not session.runner:
         return []
     name = one_line(session.state.names.get(activity.task, ""), 40)
@@ -286,15 +269,18 @@ def _wait_lines(status: LoopStatus, now: float) -> list[str]:
 
 
 def _format_seconds(seconds: float) -> str:
-    return format_duration(max(seconds, 0.0) // 1).replace(".0", "")
+    return session_overview.format_duration(max(seconds, 0.0) // 1).replace(".0", "")
 
 
-def _table_lines(state: LoopState, rows: Sequence[TaskRow]) -> list[str]:
+def _table_lines(state: LoopState, rows: Sequence[session_overview.TaskRow]) -> list[str]:
     """Return the tasks as aligned columns, and the cause and the next command of those that failed."""
     lines = [f"  {'task':<8} {'name':<28} {'outcome':<12} {'tries':>5} {'time':>12} {'USD':>9}"]
     for row in rows[:_ROWS_MAX]:
-        figures = f"{row.attempts:>5} {format_duration(row.duration_s):>12}"
-        outcome, cost = task_outcome(state, row.id), format_cost(row.cost_usd)
+        figures = f"{row.attempts:>5} {session_overview.format_duration(row.duration_s):>12}"
+        outcome, cost = (
+            session_overview.task_outcome(state, row.id),
+            session_overview.format_cost(row.cost_usd),
+        )
         name = one_line(row.name, 28)
         lines.append(f"  {row.id:<8} {name:<28} {outcome:<12} {figures} {cost:>9}")
         if row.cause:
@@ -329,6 +315,6 @@ def _question_lines(state: LoopState, name: str) -> list[str]:
     default = f"  without an answer at {until}: {question.default_answer}"
     return [
         f"  question {question.question_id}: {question.text}",
-        f"  {answer_command(name, state)}{other_answers(state)}",
+        f"  {session_overview.answer_command(name, state)}{session_overview.other_answers(state)}",
         *([default] if state.status == "in_progress" else []),
     ]

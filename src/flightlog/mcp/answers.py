@@ -154,9 +154,7 @@ def _answer_search(scope: SessionScope, arguments: ToolArguments, answer: ToolAn
         answer.add_passage(found, text[start : start + 2 * MARGIN_CHARS], cut)
     if not shown:
         return "Nothing recorded matches. Fewer words, or the beginning of one, find more."
-    count = (
-        pluralize(total, "transcript") if is_all else f"at least {pluralize(total, 'transcript')}"
-    )
+    count = f"{'' if is_all else 'at least '}{pluralize(total, 'transcript')}"
     return f"Matches in {count}, newest first; {len(shown)} shown."
 
 
@@ -298,13 +296,10 @@ def _usage_of_this(scope: SessionScope, answer: ToolAnswer) -> str:
             f"missed in {totals.misses:,} of {pluralize(totals.requests, 'request')}, extra cost {cost}. "
             f"Why: flightlog cache {found.session[:8]}"
         )
-    name = (
-        f"This session, {found.session}"
-        if running.is_certain
-        else (
-            f"The last session written here, {found.session} (only Claude Code says which one asks)"
-        )
-    )
+    name = f"This session, {found.session}"
+    if not running.is_certain:
+        why = "only Claude Code says which one asks"
+        name = f"The last session written here, {found.session} ({why})"
     return f"{name}: {format_cost(scope.read_costs([found.session])[found.session])} so far."
 
 

@@ -20,6 +20,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code import PLUGIN_ROOT, PROJECT_DIR, SESSION_ID
 from flightlog.agents.recordings import find_agent_dirs, index_path
 from flightlog.archive.archive import Archive
 from flightlog.archive.session_values import SessionValueCache
@@ -59,7 +60,7 @@ _AGENTS = {"claude": DEFAULT_AGENT, "codex": "codex", "copilot": "copilot"}
 T = TypeVar("T")
 # Where a client names the session that started the server; Codex names it in each call.
 _SESSION_VARIABLES = {
-    DEFAULT_AGENT: "CLAUDE_CODE_SESSION_ID",
+    DEFAULT_AGENT: SESSION_ID,
     "copilot": "COPILOT_AGENT_SESSION_ID",
 }
 
@@ -295,8 +296,8 @@ def _find_folder(runtime: Runtime) -> Path:
 
     Copilot CLI starts a plugin's server in the plugin's directory; PWD is then still its own.
     """
-    folder = Path(runtime.environ.get("CLAUDE_PROJECT_DIR") or runtime.cwd)
-    plugin = runtime.environ.get("CLAUDE_PLUGIN_ROOT")
+    folder = Path(runtime.environ.get(PROJECT_DIR) or runtime.cwd)
+    plugin = runtime.environ.get(PLUGIN_ROOT)
     if plugin and folder.resolve().is_relative_to(Path(plugin).resolve()):
         folder = Path(runtime.environ.get("PWD", "/"))
     return folder

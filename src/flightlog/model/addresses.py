@@ -76,9 +76,8 @@ def parse_address(text: str) -> Address:
         hint = "write SESSION, SESSION#turn or SESSION#turn.step; see: flightlog session list"
         raise Invalid(f"not an address: {text[:60]!r}", hint=hint)
     subagent = check_id(match["subagent"]) if match["subagent"] else ""
-    return Address(
-        check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), subagent
-    )
+    turn, step = int(match["turn"] or 0), int(match["step"] or 0)
+    return Address(check_id(match["session"]), turn, step, subagent)
 
 
 def unique_prefixes(

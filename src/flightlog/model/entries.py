@@ -235,9 +235,13 @@ class ClientNote(Struct, frozen=True):
 
 
 class Ignored(Struct, frozen=True):
-    """A known record that the transcript view does not show."""
+    """A known record that the transcript view does not show.
+
+    `is_activity`: something happened in the session; opening one writes other records, too.
+    """
 
     kind: str
+    is_activity: bool = False
 
 
 class UnknownRecord(Struct, frozen=True):

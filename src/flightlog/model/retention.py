@@ -79,12 +79,10 @@ def plan_retention(
         age_days = (now_ms - item.at_ms) // DAY_MS
         rule = _applicable_rule(policy, item, age_days)
         if rule is not None:
-            target = (
-                f"{policy.archive}/{item.name}" if rule.action is RetentionAction.ARCHIVE else ""
-            )
-            moves.append(
-                RetentionMove(item, rule.action, age_days, target, _summary_name(rule, item))
-            )
+            is_archived = rule.action is RetentionAction.ARCHIVE
+            target = f"{policy.archive}/{item.name}" if is_archived else ""
+            summary = _summary_name(rule, item)
+            moves.append(RetentionMove(item, rule.action, age_days, target, summary))
     return tuple(sorted(moves, key=lambda move: (move.item.at_ms, move.item.name)))
 
 

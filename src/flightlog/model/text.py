@@ -90,10 +90,8 @@ def parse_range(since: str, until: str, now_ms: int, zone: tzinfo) -> tuple[int,
 def format_age(ms: int) -> str:
     """Return an age in its largest unit, such as "5 months"."""
     seconds = max(ms, 0) // 1000
-    return next(
-        (pluralize(seconds // size, unit) for size, unit in _UNITS if seconds >= size),
-        pluralize(seconds, "second"),
-    )
+    larger = (pluralize(seconds // size, unit) for size, unit in _UNITS if seconds >= size)
+    return next(larger, pluralize(seconds, "second"))
 
 
 def spell_commands(text: str, program: str, noun: str, *, is_sample: bool = False) -> str:
@@ -112,6 +110,12 @@ def one_line(text: str, width: int) -> str:
     """Return `text` inert, on one line of at most `width` characters."""
     line = " ".join(make_inert(text[: width * 8]).split())
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
+
+
+def folder_name(path: str) -> str:
+    """Return the last part of a path; one with a drive or a share is a Windows path."""
+    separator = "\\" if re.match(r"[A-Za-z]:\\|\\\\", path) else "/"
+    return path.rstrip(separator).rpartition(separator)[2]
 
 
 def cell_width(text: str) -> int:

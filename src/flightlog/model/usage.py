@@ -173,13 +173,9 @@ class TokensAndCost(TokenCounts, frozen=True, kw_only=True):
 
 def usage_fields(usage: Usage, cost: Cost) -> dict[str, Any]:
     """Return tokens and cost under the names of `TokensAndCost`."""
-    return {
-        **asdict(usage),
-        "cost_usd": cost.usd,
-        "cost_source": cost.source,
-        "is_lower_bound": cost.is_lower_bound,
-        "lacks_tokens": cost.lacks_tokens,
-    }
+    amount = {"cost_usd": cost.usd, "cost_source": cost.source}
+    bounds = {"is_lower_bound": cost.is_lower_bound, "lacks_tokens": cost.lacks_tokens}
+    return {**asdict(usage), **amount, **bounds}
 
 
 def row_fields(row: "UsageRow") -> dict[str, Any]:
@@ -192,6 +188,7 @@ def format_cost(cost: Cost) -> str:
     if cost.usd is None:
         return "cost unknown"
     amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
+    amount = amount.replace("$-", "-$")
     amount = f"≥ {amount}" if cost.is_lower_bound else amount
     return amount if cost.source.is_table else f"{amount} ({cost.source.value})"
 

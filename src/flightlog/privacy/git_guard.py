@@ -94,12 +94,8 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     )
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
-    kinds = (
-        verdict
-        for path in names
-        for verdict in _check_kind(path, "pushed")
-        if not verdict.is_allowed
-    )
+    kinds = (verdict for path in names for verdict in _check_kind(path, "pushed"))
+    kinds = (verdict for verdict in kinds if not verdict.is_allowed)
     by_name = islice(chain(kinds, _check_names(names, "pushed")), _VERDICTS_MAX)
     return [*by_name, *_check_objects(git, _iter_new_objects(git, new), "pushed")]
 
@@ -151,11 +147,8 @@ def _check_names(paths: Iterable[str], state: str) -> Iterator[GuardVerdict]:
     """Search file names, all at once: no detector crosses a NUL."""
     data = "\0".join(paths).encode("utf-8", "surrogateescape")
     for secret in filter(_blocks_commit, engine.find_private_values(data)):
-        path = (
-            data[data.rfind(b"\0", 0, secret.start) + 1 :]
-            .partition(b"\0")[0]
-            .decode("utf-8", "replace")
-        )
+        name = data[data.rfind(b"\0", 0, secret.start) + 1 :].partition(b"\0")[0]
+        path = name.decode("utf-8", "replace")
         masked = mask_value(secret.value)
         shown = path.replace(secret.value.decode("utf-8", "replace"), masked)
         why = f"the file name holds what looks like a secret: {masked}"
@@ -168,9 +161,8 @@ def _check_content(
     for finding in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
         if _blocks_commit(finding.detection):
             why = f"line {finding.line} holds what looks like a secret: {mask_value(finding.detection.value)}"
-            yield GuardVerdict(
-                path, state, "", finding.detection.rule, is_allowed=False, reason=why
-            )
+            rule = finding.detection.rule
+            yield GuardVerdict(path, state, "", rule, is_allowed=False, reason=why)
 
 
 def _blocks_commit(detection: engine.Detection) -> bool:
@@ -194,9 +186,8 @@ class _DecodedText:
         if self._is_wide:
             data = data.lstrip(b"\0")  # the rest of a letter that began in the piece before
         self._is_wide = _WIDE_END.search(data[-_WIDE_TAIL_BYTES:]) is not None
-        zeros = data.translate(
-            _NUL_OR_NOT
-        )  # a search for bytes is a hundred times faster than `_WIDE`
+        # A search for bytes is a hundred times faster than `_WIDE`.
+        zeros = data.translate(_NUL_OR_NOT)
         if any(letters in zeros for letters in (b"x\0" * 8, b"x\0\0\0" * 8)):
             data = _WIDE.sub(lambda run: run[0].replace(b"\0", b""), data)
         return data.translate(_ASCII_ALONE) or b"\0"
@@ -259,9 +250,8 @@ def _check_object(
 
 def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield id and path of every object in the revisions `new` of `git rev-list`."""
-    running = git.start_git(
-        "rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S
-    )
+    words = ("--objects", "--missing=allow-promisor", *new, "--")
+    running = git.start_git("rev-list", *words, limit_s=_LIMIT_S)
     for line in running.open_streams()[1]:
         name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
         yield name, path
@@ -280,17 +270,15 @@ def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], 
         remote += [fields[2]] if fields[2].strip("0") else []
     names = "".join(f"{name}\n" for name in remote).encode()
     listed = git.run_git("cat-file", "--batch-check", given=names).require_success()
-    missing = {
-        line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")
-    }
+    unknown = (line for line in listed.splitlines() if line.endswith(b" missing"))
+    missing = {line.split()[0].decode() for line in unknown}
     return tips, [name for name in remote if name not in missing]
 
 
 def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
     """Return path and blob of each staged file; a submodule's commit is no blob of this repository."""
-    fields = _list_git_names(
-        git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d"
-    )
+    words = ("--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    fields = _list_git_names(git, "diff", *words)
     pairs = zip(fields[::2], fields[1::2], strict=True)
     return {path: facts.split()[3] for facts, path in pairs if facts.split()[1] != "160000"}
 

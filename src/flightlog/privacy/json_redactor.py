@@ -175,9 +175,8 @@ class JsonRedactor:
         self, data: bytes, lines: list[bytes]
     ) -> dict[int, list[engine.Detection]]:
         """Return the numbers of suspect lines, with the detections in them."""
-        suspects = engine.find_suspect_records(
-            data, self.redactor.known, self.redactor.make_work_budget()
-        )
+        budget = self.redactor.make_work_budget()
+        suspects = engine.find_suspect_records(data, self.redactor.known, budget)
         starts = engine.line_starts(lines) if suspects else []
         return {bisect_right(starts, suspect.begin) - 1: suspect.detections for suspect in suspects}
 
@@ -194,11 +193,8 @@ class JsonRedactor:
         pending = [index for index in decoded if done[index] != before[index]]
         for _ in range(ROUNDS_MAX):
             again, _ = self._redact_carefully([done[index] for index in pending])
-            changed = [
-                (index, line)
-                for index, line in zip(pending, again, strict=True)
-                if line != done[index]
-            ]
+            pairs = zip(pending, again, strict=True)
+            changed = [(index, line) for index, line in pairs if line != done[index]]
             for index, line in changed:
                 done[index] = line
             pending = [index for index, _ in changed]
@@ -217,9 +213,8 @@ class JsonRedactor:
         pending = list(range(len(lines)))
         decoded: set[int] = set()
         for _ in range(ROUNDS_MAX):
-            changed, unsafe, final = self._run_round_in_place(
-                [done[index] for index in pending], detections
-            )
+            current = [done[index] for index in pending]
+            changed, unsafe, final = self._run_round_in_place(current, detections)
             detections = None
             decoded |= {pending[at] for at in unsafe}
             for at, new in changed.items():
@@ -300,9 +295,8 @@ class JsonRedactor:
     def _is_secret_key(self, key: str) -> bool:
         is_secret = self._secret_keys.get(key)
         if is_secret is None:
-            is_secret = 0 < len(key) < _KEY_CHARS_MAX and named_values.is_secret_name(
-                key.encode("utf-8", "replace")
-            )
+            is_short = 0 < len(key) < _KEY_CHARS_MAX
+            is_secret = is_short and named_values.is_secret_name(key.encode("utf-8", "replace"))
             self._secret_keys[key] = is_secret
         return is_secret
 
@@ -320,9 +314,8 @@ class JsonRedactor:
             results |= zip(fresh, self._redact_leaves(fresh), strict=True)
             if self._growth == known.growth:
                 break
-        self._cache |= {
-            leaf: text for leaf, text in results.items() if len(leaf.text) <= _CACHED_CHARS
-        }
+        short = {leaf: text for leaf, text in results.items() if len(leaf.text) <= _CACHED_CHARS}
+        self._cache |= short
         results |= {leaf: self._cache[leaf] for leaf in unique if leaf not in results}
         return {leaf: text for leaf, text in results.items() if text != leaf.text}
 
@@ -333,11 +326,8 @@ class JsonRedactor:
         known, growth = self.redactor.known, self.redactor.known.growth
         for _ in range(ROUNDS_MAX):
             after = self.redactor.redact_each_once([documents[index] for index in pending])
-            changed = [
-                (index, new)
-                for index, new in zip(pending, after, strict=True)
-                if new != documents[index]
-            ]
+            pairs = zip(pending, after, strict=True)
+            changed = [(index, new) for index, new in pairs if new != documents[index]]
             hopeless += [index for index, new in changed if keeps_growing(documents[index], new)]
             cut = any(was_truncated(documents[index], new) for index, new in changed)
             if cut:
@@ -356,8 +346,8 @@ class JsonRedactor:
         for index in (*pending, *hopeless):
             tag = self.redactor.tag_whole_text(documents[index]).decode()
             documents[index] = _leaf_document(JsonString(leaves[index].key, tag))
-        pairs = zip(documents, leaves, strict=True)
-        return [self._leaf_text(document, leaf) for document, leaf in pairs]
+        texts = zip(documents, leaves, strict=True)
+        return [self._leaf_text(document, leaf) for document, leaf in texts]
 
     def _leaf_text(self, document: bytes, leaf: JsonString) -> str:
         prefix = _leaf_prefix(leaf.key)

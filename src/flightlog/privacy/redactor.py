@@ -141,9 +141,8 @@ class Redactor:
         """Return the redacted `text`, and how much was removed."""
         before = text.encode("utf-8", "surrogatepass")
         after = self.redact_bytes(before)
-        return Redacted(
-            Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after)
-        )
+        clean = Clean(after.decode("utf-8", "surrogatepass"))
+        return Redacted(clean, *count_removed(before, after))
 
     def redact_as_clean(self, text: str) -> Clean:
         """Return the redacted `text` as text that may be published."""
@@ -151,9 +150,8 @@ class Redactor:
 
     def redact_string(self, text: str) -> str:
         """Return the redacted `text`."""
-        return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode(
-            "utf-8", "surrogatepass"
-        )
+        redacted = self.redact_bytes(text.encode("utf-8", "surrogatepass"))
+        return redacted.decode("utf-8", "surrogatepass")
 
     def redact_bytes(self, data: bytes) -> bytes:
         """Return the redacted UTF-8 text `data`."""
@@ -236,9 +234,8 @@ class Redactor:
             for delta, old, new in zip(block, pieces, self.redact_pieces(pieces), strict=True):
                 if new != old:
                     text = new.decode("utf-8", "surrogatepass")
-                    done[delta.record] = decodings.replace_text_at(
-                        done[delta.record], delta.path, text
-                    )
+                    event = done[delta.record]
+                    done[delta.record] = decodings.replace_text_at(event, delta.path, text)
         return done
 
     def redact_pieces(self, pieces: list[bytes]) -> list[bytes]:
@@ -299,9 +296,8 @@ def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
     """Return how many secrets and personal details of `before` are no longer in `after`."""
     if before == after:
         return 0, 0
-    secrets, persons = (
-        after.count(head) - before.count(head) for head in (b"<secret:", b"<person:")
-    )
+    heads = (b"<secret:", b"<person:")
+    secrets, persons = (after.count(head) - before.count(head) for head in heads)
     homes = len(_HOME.findall(before)) - len(_HOME.findall(after))
     return max(0, secrets), max(0, persons) + max(0, homes)
 

@@ -51,9 +51,8 @@ class _TextWindow(NamedTuple):
 def redact_stream(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
     """Yield the redacted text of `source`; a value is replaced from the piece that reveals it on."""
     for piece in _iter_pieces(source, redactor.known):
-        clean = redactor.replace_detections(piece.window[: piece.end], piece.detections)[
-            piece.begin :
-        ]
+        text = piece.window[: piece.end]
+        clean = redactor.replace_detections(text, piece.detections)[piece.begin :]
         yield redactor.redact_bytes(clean) if piece.detections else clean
 
 
@@ -64,13 +63,10 @@ def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFin
         at = piece.begin
         for detection in piece.detections:
             line += piece.window.count(b"\n", at, detection.start)
-            chars, at = (
-                chars + _count_characters(piece.window[at : detection.start]),
-                detection.start,
-            )
-            yield LocatedFinding(
-                line, chars, chars + _count_characters(piece.window[at : detection.end]), detection
-            )
+            chars += _count_characters(piece.window[at : detection.start])
+            at = detection.start
+            end = chars + _count_characters(piece.window[at : detection.end])
+            yield LocatedFinding(line, chars, end, detection)
         line += piece.window.count(b"\n", at, piece.end)
         chars += _count_characters(piece.window[at : piece.end])
 
@@ -100,9 +96,8 @@ def learn_while_reading(
     """Yield `findings` by file, and add each value to `known` for the rest of the document."""
     for name, finding in findings:
         if finding.detection.rule not in (HOME, UNJUDGED):
-            known.learn_value(
-                finding.detection.value, finding.detection.kind, finding.detection.rule
-            )
+            detection = finding.detection
+            known.learn_value(detection.value, detection.kind, detection.rule)
         yield name, finding
 
 
@@ -123,9 +118,8 @@ def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:
     """Return how many secrets each rule found in lines of JSON."""
     detections = (finding.detection for finding in find_in_lines(lines, KnownSecrets()))
-    return dict(
-        Counter(one.rule for one in detections if one.kind == SECRET and one.weight >= MEDIUM)
-    )
+    sure = (one for one in detections if one.kind == SECRET and one.weight >= MEDIUM)
+    return dict(Counter(one.rule for one in sure))
 
 
 def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]:
@@ -139,11 +133,8 @@ def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]
         end = len(window) - (_AFTER_BYTES if more else 0)
         if end <= begin:
             continue
-        detections = [
-            detection
-            for detection in engine.find_private_values(window, known)
-            if begin <= detection.start < end
-        ]
+        found = engine.find_private_values(window, known)
+        detections = [detection for detection in found if begin <= detection.start < end]
         end = max([end, *(detection.end for detection in detections)])
         yield _TextWindow(window, begin, end, detections)
         before, rest = window[max(0, end - _BEFORE_BYTES) : end], window[end:]
@@ -167,12 +158,8 @@ def _find_in_batch(
             if detection.rule == HOME and detection.value[:1] in b"/-":
                 homes.add(detection.value)
             low = chars + _count_characters(line[: detection.start])
-            yield LocatedFinding(
-                number + index + 1,
-                low,
-                low + _count_characters(line[detection.start : detection.end]),
-                detection,
-            )
+            high = low + _count_characters(line[detection.start : detection.end])
+            yield LocatedFinding(number + index + 1, low, high, detection)
 
 
 def _count_characters(data: bytes) -> int:
@@ -191,9 +178,8 @@ def _find_in_line(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
     whole_line = ((0, len(line)),)  # a value of a decoded string has no offsets in the line
     for text in strings:
         decoded = engine.find_private_values(text.encode("utf-8", "surrogatepass"), known)
-        detections += [
-            one._replace(spans=whole_line) for one in decoded if one.value not in raw_values
-        ]
+        unknown = (one for one in decoded if one.value not in raw_values)
+        detections += [one._replace(spans=whole_line) for one in unknown]
     return detections
 
 

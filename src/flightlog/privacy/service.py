@@ -71,10 +71,9 @@ def project_secret_values(runtime: Runtime, folder: Path) -> frozenset[str]:
     for name in _DOTENV:
         for path in {folder / name, find_project(folder) / name}:
             values |= dotenv_values(_read_settings(path))
+    texts = {value: value.encode("utf-8", "surrogatepass") for value in values}
     return frozenset(
-        value
-        for value in values
-        if requires_whole_word(value.encode("utf-8", "surrogatepass")) is not None
+        value for value, data in texts.items() if requires_whole_word(data) is not None
     )
 
 
@@ -97,14 +96,10 @@ def dotenv_values(text: str) -> frozenset[str]:
         name, mark, value = line.strip().removeprefix("export ").partition("=")
         if mark and not name.startswith("#"):
             pairs[name.strip()] = value.strip().strip("\"'")
-    random = {
-        value
-        for value in pairs.values()
-        if randomness.is_random(value.encode("utf-8", "surrogatepass"))
-    }
-    return frozenset(
-        value for value in secret_values(pairs) | random if len(value) >= _DOTENV_CHARS_MIN
-    )
+    texts = {value: value.encode("utf-8", "surrogatepass") for value in pairs.values()}
+    random = {value for value, data in texts.items() if randomness.is_random(data)}
+    values = secret_values(pairs) | random
+    return frozenset(value for value in values if len(value) >= _DOTENV_CHARS_MIN)
 
 
 @functools.lru_cache(
@@ -119,9 +114,8 @@ def personal_names(project: Path, home: Path) -> frozenset[str]:
     # Read git's files instead of running git: a settle starts no process, above all in a foreign clone.
     settings = [home / ".gitconfig", home / ".config/git/config"]
     root = find_project(project)
-    if (
-        root / ".git"
-    ).exists():  # a transcript may name any directory, also one that does not exist
+    # A transcript may name any directory, also one that does not exist.
+    if (root / ".git").exists():
         settings.append(find_common_dir(root) / "config")
     for path in settings:
         for section in _GIT_USER.findall(_read_settings(path)):
@@ -143,9 +137,8 @@ def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[
 
     def search() -> Iterator[tuple[str, scanner.LocatedFinding]]:
         for path in files:
-            yield from (
-                (path, finding) for finding in scanner.find_in_lines(raw_lines(path, 0), known)
-            )
+            findings = scanner.find_in_lines(raw_lines(path, 0), known)
+            yield from ((path, finding) for finding in findings)
 
     return (finding_fields(path, finding) for path, finding in scanner.read_twice(search, known))
 

@@ -151,10 +151,9 @@ class TrustStore:
         append_built_line(self._path, lambda _: msgspec.json.encode(make()), durable=True)
 
     def _unreadable_error(self) -> Unreadable:
-        return Unreadable(
-            f"the record of what you trust cannot be read: {self._path}",
-            hint="move it away, then allow again what you trust: flightlog trust",
-        )
+        text = f"the record of what you trust cannot be read: {self._path}"
+        hint = "move it away, then allow again what you trust: flightlog trust"
+        return Unreadable(text, hint=hint)
 
 
 def _subject_name(subject: Path | str) -> str:

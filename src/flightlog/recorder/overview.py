@@ -26,6 +26,7 @@ from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import Repository, find_common_dir
 from flightlog.store.recordings.adoption import list_damaged_sessions, list_recorded_sessions
+from flightlog.store.recordings.manifest import META
 from flightlog.views.overview import (
     AgentShare,
     Overview,
@@ -88,6 +89,7 @@ def _add_sessions(
     dirs = [Path(path) for path in find_config_dirs(runtime)]
     sample = overview.is_sample
     summaries = sort_newest_first(archive.iter_summaries(progress))
+    listed = [summary for summary in summaries if not summary.is_empty]
     live = Archive(find_agent_dirs(runtime)).recordings.keys()
     # Only Claude Code's own clean-up is known; what other agents delete is not.
     current = [
@@ -101,13 +103,13 @@ def _add_sessions(
     expiring = find_expiring_sessions(current, days, runtime.clock.now_ms(), SOON_DAYS)
     return replace(
         overview,
-        sessions=sum(not summary.is_empty for summary in summaries),
-        projects=len({summary.project for summary in summaries if summary.project}),
-        turns=sum(summary.turns for summary in summaries),
+        sessions=len(listed),
+        projects=len({summary.project for summary in listed if summary.project}),
+        turns=sum(summary.turns for summary in listed),
         first_timestamp_ms=min(started, default=None),
         last_timestamp_ms=max(ended, default=None),
         most_expensive_prompt=most_expensive_prompt(summaries),
-        top_projects=rank_projects(summaries, PROJECTS_SHOWN),
+        top_projects=rank_projects(listed, PROJECTS_SHOWN),
         expiring_sessions=() if sample else expiring,
         keep_days=days,
         unknown_records=sum(summary.unknown_records for summary in summaries),
@@ -115,13 +117,13 @@ def _add_sessions(
         archived_sessions=0 if sample else len(archive.recordings.keys() - live),
         unread_files=0 if sample else sum(len(find_unread_files(str(path))) for path in dirs),
         damaged_sessions=tuple(summary.session for summary in summaries if summary.damage_count),
-        agents=_count_by_agent(summaries),
+        agents=_count_by_agent(listed),
     )
 
 
 def _count_by_agent(summaries: Sequence[SessionSummary]) -> tuple[AgentShare, ...]:
     """Return the agents that have sessions, the one with most of them first."""
-    counts = Counter(summary.agent for summary in summaries if not summary.is_empty)
+    counts = Counter(summary.agent for summary in summaries)
     return tuple(
         AgentShare(agent, agent_label(agent), count)
         for agent, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -165,28 +167,25 @@ def read_status(runtime: Runtime) -> RecordingStatus:
     names = agent_names()
     recorded = {name for agent in names for name in list_recorded_sessions(data_dir, agent)[0]}
     sizes = dict(_iter_file_sizes(data_dir / "sessions"))
+    # A session without a prompt has hook events or a status line, but nothing to copy yet.
+    copied = {Path(path).parent.name for path in sizes if path.endswith(f"/{META}")}
     own = (recording for recording in live.values() if recording.agent == DEFAULT_AGENT)
     changed = [recording.changed_ms for recording in own]
-    days = min(keep_days(path) for path in dirs)
+    deleted_ms = min(changed, default=0) + min(keep_days(path) for path in dirs) * DAY_MS
+    all_sizes, index = _iter_file_sizes(data_dir), ("index.db", "index-")
     return RecordingStatus(
         source_sessions=len(live),
         source_bytes=sum(file.size for recording in live.values() for file in recording.files),
-        archived_sessions=len(recorded),
-        archived_only_sessions=len(recorded - live.keys()),
+        archived_sessions=len(copied),
+        archived_only_sessions=len(copied - live.keys()),
         unarchived_sessions=0 if reads_samples(runtime) else len(live.keys() - recorded),
         archived_bytes=sum(sizes.values()),
         sealed_bytes=sum(size for path, size in sizes.items() if path.endswith(".zst")),
         last_record_ms=archive.last_record_ms(live[archive.latest_session()]) if live else None,
         # What is overdue is deleted when the agent starts next.
-        first_deletion_ms=max(min(changed) + days * DAY_MS, runtime.clock.now_ms())
-        if changed
-        else None,
+        first_deletion_ms=max(deleted_ms, runtime.clock.now_ms()) if changed else None,
         lost_hook_events=count_lost_records(data_dir, Path(tempfile.gettempdir())),
-        index_bytes=sum(
-            size
-            for path, size in _iter_file_sizes(data_dir)
-            if Path(path).name.startswith(("index.db", "index-"))
-        ),
+        index_bytes=sum(size for path, size in all_sizes if Path(path).name.startswith(index)),
         data_dir=str(data_dir),
         damaged_sessions=sum(len(list_damaged_sessions(data_dir, agent)) for agent in names),
         dataset=_dataset_safety(runtime),
@@ -202,9 +201,8 @@ def _dataset_safety(runtime: Runtime) -> DatasetSafety | None:
     from flightlog.dataset.remote import measure_safety  # noqa: PLC0415 - as above
 
     try:
-        safety = measure_safety(
-            DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
-        )
+        dirs = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
+        safety = measure_safety(dirs)
     except (
         GitError,
         Invalid,

@@ -78,9 +78,8 @@ def settle_all(
 ) -> SettleReport:
     """Settle every session, and seal those that have not changed for long."""
     archive = open_archive(runtime)
-    return _settle_recordings(
-        runtime, archive, list(archive.recordings.values()), SettleExtent.ALL, progress
-    )
+    recordings = list(archive.recordings.values())
+    return _settle_recordings(runtime, archive, recordings, SettleExtent.ALL, progress)
 
 
 def _settle_recordings(
@@ -112,9 +111,8 @@ def _settle_recordings(
             ]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
-                sealed += len(
-                    seal_session(Path(runtime.data_dir), recording.agent, recording.session)
-                )
+                home = Path(runtime.data_dir)
+                sealed += len(seal_session(home, recording.agent, recording.session))
             if not seal or any(span.end > span.start for span in result.adopted):
                 rows += _extract_rows(runtime, archive, recording, is_ended=is_ended)
         except Conflict as error:

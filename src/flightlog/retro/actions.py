@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents import COMMON_MEMORY_FILE, find_memory_file
 from flightlog.agents.claude_code.hooks import project_settings
 from flightlog.model.errors import UNREADABLE, Conflict, FlightlogError, Invalid, NotFound
 from flightlog.model.text import one_line
@@ -26,8 +27,6 @@ from flightlog.store import files, json_editor, shared_files
 
 QUOTE_CHARS = 300  # of a sentence in a block
 CUSTOM_INSTRUCTIONS = "outputs/custom-instructions.md"
-_FILES = {"claude-code": "CLAUDE.md", "gemini": "GEMINI.md", "qwen": "QWEN.md"}
-_COMMON_FILE = "AGENTS.md"  # of every other agent
 _MARKUP = re.compile(r"<!--|-->|`{3,}|(?<!\w)@(?=[\w~./])|\bhttps?://\S+")
 # Commands of these kinds get no rule that allows them, not even an exact one.
 _RISKY = re.compile(
@@ -100,14 +99,9 @@ def apply_recommendation(store: RetroStore, one: Recommendation, change: FileCha
     if not change.path.parent.parent.is_dir():
         raise NotFound(f"no such directory: {change.path.parent}", hint="apply the diff by hand")
     removed, inserted = _changed_bytes(change.before or b"", change.after)
+    file = str(change.path)
     applied = events.RecommendationApplied(
-        one.id,
-        one.title,
-        str(change.path),
-        store.now_ms(),
-        removed,
-        inserted,
-        change.before is None,
+        one.id, one.title, file, store.now_ms(), removed, inserted, change.before is None
     )
     store.journal.append(applied, durable=True)
     try:
@@ -144,7 +138,7 @@ def undo_recommendation(store: RetroStore, name: str) -> events.RecommendationAp
     if path.suffix == ".json" and restored:
         json_editor.parse_object(restored.decode("utf-8", "replace"), str(path))
     if not restored and _is_made_by_us(store, applied.file):
-        is_settings = path.parent.name == ".claude"
+        is_settings = path.suffix == ".json"
         shared_files.remove_with_dir(path) if is_settings else files.remove_files([path])
     elif restored != current:
         shared_files.replace_or_conflict(path, current, restored)
@@ -196,11 +190,11 @@ def _find_file(store: RetroStore, action: RecommendedAction, homes: Mapping[str,
     if action.type in {"allow", "deny"}:
         path = project_settings(project or store.root.parent)
         return files.ensure_contained(project or store.root.parent, path)
-    name = _FILES.get(action.agent, _COMMON_FILE)
+    name = find_memory_file(action.agent)
     if project is None or not project.is_dir():
         return Path(homes.get(action.agent, store.root.parent)) / name
-    if not (project / name).exists() and (project / _COMMON_FILE).exists():
-        name = _COMMON_FILE
+    if not (project / name).exists() and (project / COMMON_MEMORY_FILE).exists():
+        name = COMMON_MEMORY_FILE
     return files.ensure_contained(project, project / name)
 
 

@@ -161,14 +161,13 @@ class Analyst:
         self._session, self._environment = session, environment
         in_full = environment.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(store.root, session, in_full=in_full)
-        self._page = f"outputs/analyst_{format_utc_ms(store.now_ms())[:19].replace(':', '').replace('-', '')}.md"
+        self._page = store.name_output("analyst", "md")
         self._replies: list[str] = []
         start = self._load_start()
         # The agent's own total, and the part of it that the metrics hold.
         self._total_usd = self._billed_usd = start.cost_usd if start else 0.0
-        self._metrics = logs.SessionMetrics(
-            logs.pseudonymize_session(session, environment.key), 0.0, logs.SessionTokens()
-        )
+        session_id = logs.pseudonymize_session(session, environment.key)
+        self._metrics = logs.SessionMetrics(session_id, 0.0, logs.SessionTokens())
 
     @property
     def has_started(self) -> bool:
@@ -194,9 +193,8 @@ class Analyst:
             reason = "timeout" if outcome.timed_out else f"exit code {outcome.exit_code}"
             hint = f"flightlog retro --resume --analyst {self._driver.agent}"
             raise Unavailable(f"the analyst did not answer: {reason}", hint=hint)
-        return self._record_turn(
-            (result.text if result else "") or outcome.plain.strip(), usd, analysis
-        )
+        text = (result.text if result else "") or outcome.plain.strip()
+        return self._record_turn(text, usd, analysis)
 
     def append_metrics(self, duration_s: float) -> None:
         """Append the line of this run, which took `duration_s`, to the metrics."""
@@ -210,7 +208,7 @@ class Analyst:
         """Return the cost of the last prompt: what the client's total grew by."""
         if result is None or result.cost_usd is None:
             return 0.0
-        usd = result.cost_usd - self._total_usd
+        usd = result.cost_usd - (self._total_usd if result.is_session_total else 0.0)
         self._total_usd = result.cost_usd
         return usd if usd >= 0 else result.cost_usd  # a smaller total is that of a new session
 
@@ -233,18 +231,10 @@ class Analyst:
         return outcome
 
     def _run_driver(self, prompt: str, *, session: str = "", resume: str = "") -> AgentOutcome:
-        environment = self._environment
-        running = self._driver.start(
-            AgentPrompt(
-                prompt,
-                environment.cwd,
-                environment.environment,
-                session,
-                resume,
-                before=environment.before,
-                read_only=True,
-            )
-        )
+        here = self._environment
+        where = (here.cwd, here.environment, session, resume)
+        sent = AgentPrompt(prompt, *where, before=here.before, read_only=True)
+        running = self._driver.start(sent)
         try:
             return running.wait(TIMEOUT_S)
         except BaseException:
@@ -303,14 +293,12 @@ def _add_prompt(
     usage, before = result.usage, metrics.tokens
     counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
     totals = (before.input, before.output, before.cache_read, before.total)
-    tokens = logs.SessionTokens(
-        *(old + new for old, new in zip(totals, (*counts, sum(counts)), strict=True))
-    )
+    tokens = logs.SessionTokens(*map(sum, zip(totals, (*counts, sum(counts)), strict=True)))
     latency = metrics.timing.total_latency_seconds + result.duration_ms / 1000
     prompts = metrics.prompts + 1
     return replace(
         metrics,
-        cost_usd=metrics.cost_usd + usd,
+        cost_usd=round(metrics.cost_usd + usd, 9),
         tokens=tokens,
         turns=metrics.turns + result.num_turns,
         timing=logs.Timing(latency, latency / prompts),

@@ -236,23 +236,9 @@ class RecommendationUndone(Struct, frozen=True, tag="Undone"):
     at_ms: int
 
 
-Event = (
-    IssueDrafted
-    | IssueTriaged
-    | DraftRepeated
-    | IssuesClustered
-    | IssuesPrioritized
-    | ClusterApproved
-    | IssueMoved
-    | IssuePublished
-    | IssueResolved
-    | IssueReopened
-    | PreferenceSet
-    | FeedbackGiven
-    | ExportRead
-    | IncidentNoticed
-    | AnalystRan
-    | ArtifactDrawn
-    | RecommendationApplied
-    | RecommendationUndone
+IssueEvent = (IssueDrafted | IssueTriaged | DraftRepeated | IssuesClustered | IssuesPrioritized) | (
+    ClusterApproved | IssueMoved | IssuePublished | IssueResolved | IssueReopened
 )
+AnalysisEvent = ExportRead | IncidentNoticed | AnalystRan | ArtifactDrawn
+PersonEvent = PreferenceSet | FeedbackGiven | RecommendationApplied | RecommendationUndone
+Event = IssueEvent | AnalysisEvent | PersonEvent

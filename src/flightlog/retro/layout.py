@@ -25,7 +25,7 @@ from flightlog.model.text import make_inert, pluralize
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
 from flightlog.privacy.tiers import layout_of, render_gitattributes, render_gitignore
-from flightlog.retro.analysis.digests import ConversationDigest
+from flightlog.retro.analysis.digests import ConversationDigest, format_spent
 from flightlog.retro.analysis.findings import is_excluded
 from flightlog.retro.events import FeedbackGiven, IssueResolved
 from flightlog.retro.issues.board import VERSION, Board, Issue
@@ -90,10 +90,10 @@ def summarize(
     costs = [digest.cost_usd for digest in digests if digest.cost_usd is not None]
     first = [f"{one.title.rstrip('.')}, {one.detail}." for one in recommended[:2]]
     first += [
-        "Nothing occurred often enough to recommend a change.",
+        f"Nothing {'else ' if recommended else ''}occurred often enough to recommend a change.",
         "More conversations may show what repeats.",
     ]
-    cost = f"{pluralize(len(costs), 'session')} cost {sum(costs):.2f} USD." if costs else ""
+    cost = f"{pluralize(len(costs), 'session')} cost {format_spent(digests)} USD." if costs else ""
     changes = [one for one in recommended if one.action.diff]
     do = f"To see and make a change: {describe_action(changes[0])}." if changes else ""
     return (
@@ -145,9 +145,8 @@ def _artifact_data(
 
 
 def _digest_title(digest: ConversationDigest) -> str:
-    return make_inert(digest.title or (digest.prompts[0].text if digest.prompts else ""))[
-        :_LABEL_CHARS
-    ]
+    first = digest.prompts[0].text if digest.prompts else ""
+    return make_inert(digest.title or first)[:_LABEL_CHARS]
 
 
 def _recommendation_data(one: Recommendation) -> dict[str, Any]:
@@ -202,13 +201,8 @@ def _render_fallback(analysis: RetroAnalysis) -> str:
 def render_markdown(analysis: RetroAnalysis) -> str:
     """Return the analysis as Markdown with front matter; foreign text is in code spans."""
     meta = analysis.meta
-    lines = [
-        "---",
-        f"created: {meta.last_updated}",
-        f"conversations: {meta.conversation_count}",
-        "---",
-        "",
-    ]
+    count = f"conversations: {meta.conversation_count}"
+    lines = ["---", f"created: {meta.last_updated}", count, "---", ""]
     lines += ["# Retro", "", _code_span(" ".join(analysis.summary)), ""]
     for one in analysis.recommendations:
         lines += [f"## {one.kind}: {_code_span(one.title)}", "", one.detail, ""]
@@ -289,9 +283,8 @@ def issue_page(issue: Issue, redactor: Redactor) -> OutputFile:
         "created": _format_timestamp(issue.created_ms),
         "removed": {"secrets": issue.secrets, "personal": issue.personal},
     }
-    return OutputFile(
-        issue_name(issue), Tier.TRACKED, JsonRedactor(redactor).redact_rows([document])
-    )
+    body = JsonRedactor(redactor).redact_rows([document])
+    return OutputFile(issue_name(issue), Tier.TRACKED, body)
 
 
 def changelog_page(resolutions: tuple[IssueResolved, ...], redactor: Redactor) -> OutputFile:

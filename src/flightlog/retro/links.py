@@ -27,14 +27,13 @@ class RetroLinks:
         return (
             link
             for link in self._links
-            if any(_session_id(at) == session.id for at in link.session_addresses)
+            if any(re.split("[@#]", at)[0] == session.id for at in link.session_addresses)
         )
 
 
 def _finding_link(pattern: Pattern) -> TraceLink:
-    return TraceLink(
-        "finding", pattern.id, pattern.label, tuple(place.address for place in pattern.evidence)
-    )
+    session_addresses = tuple(place.address for place in pattern.evidence)
+    return TraceLink("finding", pattern.id, pattern.label, session_addresses)
 
 
 def _issue_link(issue: Issue) -> TraceLink:
@@ -43,7 +42,3 @@ def _issue_link(issue: Issue) -> TraceLink:
     names = [("finding", pattern)] if pattern else []
     names += [("commit", issue.resolved_by)] if _COMMIT.fullmatch(issue.resolved_by) else []
     return TraceLink("issue", issue.id, f"{issue.status}: {issue.title}", at, tuple(names))
-
-
-def _session_id(address: str) -> str:
-    return re.split(r"[@#]", address, maxsplit=1)[0]

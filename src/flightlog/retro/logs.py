@@ -103,10 +103,8 @@ class ToolLog:
                 "tool_input": dict(arguments),
                 "tool_response": response,
             }
-            jsonl.append_line(
-                self._root / DEBUG,
-                msgspec.json.encode(full | {"session": self._session}, enc_hook=str),
-            )
+            line = msgspec.json.encode(full | {"session": self._session}, enc_hook=str)
+            jsonl.append_line(self._root / DEBUG, line)
 
 
 def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
@@ -114,17 +112,15 @@ def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
     items = []
     for path in sorted((root / "logs").glob("debug*.jsonl")):
         stat = path.stat()
-        items.append(
-            RetentionItem(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size)
-        )
+        at_ms = int(stat.st_mtime * 1000)
+        items.append(RetentionItem(f"logs/{path.name}", "log", at_ms, stat.st_size))
     return plan_retention(POLICY, items, now_ms)
 
 
 def remove_old_logs(root: Path, now_ms: int) -> RetentionResult:
     """Delete the logs that are old enough."""
-    return carry_out_moves(
-        root, logs_due(root, now_ms), lambda _name, _moves, before: before or b""
-    )
+    moves = logs_due(root, now_ms)
+    return carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")
 
 
 def empty_tmp(root: Path) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import one_line, pluralize
 from flightlog.retro.actions import is_exact_rule
-from flightlog.retro.analysis.digests import ConversationDigest
+from flightlog.retro.analysis.digests import ConversationDigest, format_spent
 from flightlog.retro.analysis.findings import FRUITLESS
 from flightlog.retro.state import (
     Pattern,
@@ -91,8 +91,7 @@ def recommend(
     ):
         chosen = by_kind[kind][:CANDIDATES_MAX]
         candidates += [describe(pattern, digests, given.clean) for pattern in chosen]
-    kept = [one for one in candidates if one.id not in given.excluded_ids]
-    return choose_recommendations(kept)
+    return choose_recommendations([one for one in candidates if one.id not in given.excluded_ids])
 
 
 def choose_recommendations(candidates: Iterable[Recommendation]) -> tuple[Recommendation, ...]:
@@ -213,12 +212,9 @@ def _describe_permission(
     effect: Effect, project: str, calls: Sequence[Pattern], digests: Digests, clean: CleanText
 ) -> Recommendation:
     ids = tuple(dict.fromkeys(name for call in calls for name in call.conversation_ids))
-    merged = replace(
-        calls[0],
-        count=sum(call.count for call in calls),
-        conversation_ids=ids,
-        evidence=tuple(place for call in calls for place in call.evidence[:EVIDENCE_SHOWN]),
-    )
+    evidence = tuple(place for call in calls for place in call.evidence[:EVIDENCE_SHOWN])
+    count = sum(call.count for call in calls)
+    merged = replace(calls[0], count=count, conversation_ids=ids, evidence=evidence)
     agents = {digests[name].source for name in ids if name in digests}
     rules = tuple(
         call.label
@@ -231,14 +227,13 @@ def _describe_permission(
     sessions = pluralize(len(ids), "session")
     words = {"deny": "You reject", "allow": "Asked for or blocked each time"}[effect]
     coding = {key: digest for key, digest in digests.items() if digest.source not in DECODERS}
+    action = RecommendedAction(effect, entries=rules, project=project, agent=DEFAULT_AGENT)
     return Recommendation(
         f"permission-{merged.id.rpartition('-')[2]}",
         "permission",
         f"{words}: {one_line(name, _TITLE_CHARS)}{others}",
         merged.count,
-        action=RecommendedAction(effect, entries=rules, project=project, agent=DEFAULT_AGENT)
-        if has_rules
-        else _open_action(merged),
+        action=action if has_rules else _open_action(merged),
         detail=f"{pluralize(merged.count, 'time')} in {sessions}",
         score=round(min(len(ids) / max(len(coding), 1), 1.0), 4),
         **_list_evidence(merged, clean),
@@ -293,13 +288,13 @@ def _describe_correction(pattern: Pattern, digests: Digests, clean: CleanText) -
     # Only whole ones: half of a secret, cut before it was redacted, would not be recognized.
     whole = (text for text, times in words.most_common() if times > 1 and not text.endswith("…"))
     repeated = [one_line(clean(text), 50) for text in islice(whole, 3)]
-    said = f" I had to say: {' / '.join(repeated)}" if repeated else ""
+    quote = f" I had to say: {' / '.join(repeated)}" if repeated else ""
     return Recommendation(
         pattern.id,
         "correction",
         f"You correct {pattern.count / max(follow_ups, 1):.0%} of the answers that you reply to".replace("%", " %"),
         pattern.count,
-        action=_instruction_action(pattern, digests, (f"{_CHECK_FIRST}{said}",)),
+        action=_instruction_action(pattern, digests, (f"{_CHECK_FIRST}{quote}",)),
         detail=f"{describe_share(share, 'follow-up')}, {after} of them after the agent said that it was done",
         score=round(len(pattern.conversation_ids) / max(len(digests), 1), 4),
         **_list_evidence(pattern, clean),
@@ -314,18 +309,21 @@ def _describe_spend(
     total = sum(digest.cost_usd or 0.0 for digest in digests.values())
     for pattern in patterns:
         ids = frozenset(pattern.conversation_ids)
-        spent = sum(digests[name].cost_usd or 0.0 for name in ids if name in digests)
+        members = [digests[name] for name in ids if name in digests]
+        spent = sum(digest.cost_usd or 0.0 for digest in members)
         if pattern.id != FRUITLESS or spent < SPEND_SHARE_MIN * total:
             continue
         paid = {name: digest for name, digest in digests.items() if digest.cost_usd}
         yield Recommendation(
             pattern.id,
             "spend",
-            f"{pluralize(pattern.count, 'session')} cost {spent:.2f} USD without a commit, a passing "
+            f"{pluralize(pattern.count, 'session')} cost {format_spent(members)} USD without a commit, a passing "
             "test or an edit that stayed",
             pattern.count,
             action=RecommendedAction("open", command="flightlog session usage --by session"),
-            detail=f"{spent / total:.0%} of {total:.2f} USD".replace("%", " %"),
+            detail=f"{spent / total:.0%} of {format_spent(digests.values())} USD".replace(
+                "%", " %"
+            ),
             cost_usd=round(spent, 6),
             score=round(spent / total, 4),
             **_list_evidence(pattern, clean),
@@ -336,15 +334,18 @@ def _describe_spend(
 def _describe_waste(waste: Sequence[SessionWaste], digests: Digests) -> Iterator[Recommendation]:
     """Yield one recommendation for each cause of cache misses, and for each kind of context."""
     total = sum(digest.cost_usd or 0.0 for digest in digests.values())
+    whole = format_spent(digests.values())
     causes: dict[tuple[Literal["cache", "context"], str], list[SessionWaste]] = defaultdict(list)
     for one in waste:
-        causes[one.kind, one.cause].append(one)
+        if one.session in digests:  # not an analyst's own session, nor one about an excluded topic
+            causes[one.kind, one.cause].append(one)
     for (kind, cause), parts in causes.items():
         spent = sum(one.cost_usd for one in parts)
         ids = {one.session for one in parts}
         if len(ids) < 2 or not total or spent < SPEND_SHARE_MIN * total:
             continue
         parts.sort(key=lambda one: (-one.cost_usd, one.address))
+        sessions = pluralize(len(ids), "session")
         words = {"cache": "Cache misses", "context": "Carrying context"}[kind]
         command = {"cache": "cache", "context": f"context {parts[0].session}"}[kind]
         yield Recommendation(
@@ -354,9 +355,7 @@ def _describe_waste(waste: Sequence[SessionWaste], digests: Digests) -> Iterator
             len(parts),
             tuple(one.address for one in parts[:EVIDENCE_SHOWN]),
             RecommendedAction("open", command=f"flightlog {command}"),
-            detail=f"{spent / total:.0%} of {total:.2f} USD, in {pluralize(len(ids), 'session')}".replace(
-                "%", " %"
-            ),
+            detail=f"{spent / total:.0%} of {whole} USD, in {sessions}".replace("%", " %"),
             cost_usd=round(spent, 6),
             score=round(min(spent / total, 1.0), 4),
             **_compare_periods(digests, partial(_is_one_of, ids)),

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog import __version__
+from flightlog.agents.claude_code import CONFIG_DIR
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.process import CommandDriver, scripted_driver
@@ -54,7 +55,6 @@ from flightlog.views.transcript import RenderOptions, render_passage
 
 RESUME = "resume-session.json"
 LATEST = "latest"
-OUTPUTS = "outputs"
 
 
 class NewConversations(Struct, frozen=True):
@@ -159,13 +159,7 @@ def _is_stale(store: RetroStore) -> bool:
     journal = store.root / "state" / "journal.jsonl"
     if not analysis.is_file():
         return True
-    inputs = (
-        events.PreferenceSet
-        | events.FeedbackGiven
-        | events.AnalystRan
-        | events.RecommendationApplied
-        | events.RecommendationUndone
-    )
+    inputs = events.PersonEvent | events.AnalystRan
     has_input = any(isinstance(event, inputs) for event in store.iter_events())
     return has_input and journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
@@ -174,8 +168,7 @@ def draw_artifact(
     store: RetroStore, analysis: RetroAnalysis, zone: tzinfo, form: str = "html"
 ) -> Path:
     """Write the analysis into `outputs/` as HTML with charts, or as Markdown."""
-    now = format_utc_ms(store.now_ms())
-    name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
+    name = store.name_output("retro", form)
     if form == "md":
         body = render_markdown(analysis)
     else:
@@ -183,7 +176,7 @@ def draw_artifact(
     output_files.write_output_files(
         store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False
     )
-    store.journal.append(events.ArtifactDrawn(now[:10], name))
+    store.journal.append(events.ArtifactDrawn(format_utc_ms(store.now_ms())[:10], name))
     return store.root / name
 
 
@@ -199,9 +192,8 @@ def _open_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) 
     key = load_tag_key(runtime)
     if name == AGENT_NAME:
         client = ClaudeCode(find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), path))
-        sandbox = AnalystEnvironment(
-            environment, key, store.root / "tmp", parent_death_prefix(path)
-        )
+        before = parent_death_prefix(path)
+        sandbox = AnalystEnvironment(environment, key, store.root / "tmp", before)
         return Analyst(store, client, session, sandbox)
     words = shlex.split(name)
     if name != "scripted" and (not words or shutil.which(words[0], path=path) is None):
@@ -218,7 +210,7 @@ def _open_analyst(runtime: Runtime, store: RetroStore, name: str, session: str) 
     )
     scratch = store.root / "state" / "agent"
     files.ensure_dir(scratch)
-    environment |= {"TMPDIR": str(scratch), "CLAUDE_CONFIG_DIR": str(scratch)}
+    environment |= {"TMPDIR": str(scratch), CONFIG_DIR: str(scratch)}
     prefix = read_only_prefix(isolation, scratch)
     return Analyst(store, driver, session, AnalystEnvironment(environment, key, scratch, prefix))
 
@@ -233,7 +225,7 @@ def ask_analyst(analyst: Analyst, analysis: RetroAnalysis, message: str) -> Anal
 
 def _login_environment(runtime: Runtime) -> dict[str, str]:
     """Return the person's own settings of their agent, which `clean_environment` drops."""
-    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CHAT_RETRO_DEBUG")
+    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", CONFIG_DIR, "CHAT_RETRO_DEBUG")
     return {name: runtime.environ[name] for name in names if name in runtime.environ}
 
 
@@ -274,14 +266,20 @@ def read_evidence(
     """Return address, role and text of the messages at an address."""
     address = parse_address(prefix)
     digest = find_digest(store, prefix)
-    if not digest.export:
-        return list(_iter_session_rows(open_archive(runtime).read_session(digest.id), address))
-    rows = list(analyze.iter_conversation(digest, folder))
-    wanted = str(msgspec.structs.replace(address, session=digest.id))
-    exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
-    return exact or (
-        rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")]
-    )
+    if digest.export:
+        rows = list(analyze.iter_conversation(digest, folder))
+        wanted = str(msgspec.structs.replace(address, session=digest.id))
+        exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
+        rows = exact or (
+            rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")]
+        )
+    else:
+        session = open_archive(runtime).read_session(digest.id)
+        rows = list(_iter_session_rows(session, address))
+    if address.turn and not rows:
+        hint = f"flightlog retro show {digest.id}"
+        raise NotFound(f"the conversation has nothing at {prefix[:60]}", hint=hint)
+    return rows
 
 
 def _iter_session_rows(session: Session, at: Address) -> Iterator[tuple[str, str, str]]:
@@ -320,9 +318,8 @@ def record_rating(store: RetroStore, pattern: str, rating: str, comment: str) ->
     if pattern not in known:
         raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
     now = format_utc_ms(store.now_ms())
-    return _store_feedback(
-        store, now, ratings=(events.Rating(pattern, parse_rating(rating), now, comment),)
-    )
+    ratings = (events.Rating(pattern, parse_rating(rating), now, comment),)
+    return _store_feedback(store, now, ratings=ratings)
 
 
 def record_answer(store: RetroStore, question: str, response: str, rating: int | None) -> Path:

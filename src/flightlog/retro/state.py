@@ -69,18 +69,17 @@ def summarize_feedback(feedback: Iterable[FeedbackGiven]) -> FeedbackSummary:
     """Return the totals of all feedback."""
     feedback = list(feedback)
     scores = [rating.rating for sitting in feedback for rating in sitting.ratings]
+    averages = average_ratings(feedback).items()
+    low_rated = {pattern: average for pattern, average in averages if average <= LOW_RATED}
+    gaps = Counter(gap.category for sitting in feedback for gap in sitting.gaps)
     return FeedbackSummary(
         len(feedback),
         len(scores),
         round(sum(scores) / len(scores), 2) if scores else None,
         {str(score): scores.count(score) for score in range(1, 6)},
-        {
-            pattern: average
-            for pattern, average in average_ratings(feedback).items()
-            if average <= LOW_RATED
-        },
+        low_rated,
         sum(len(sitting.quality_responses) for sitting in feedback),
-        dict(sorted(Counter(gap.category for sitting in feedback for gap in sitting.gaps).items())),
+        dict(sorted(gaps.items())),
     )
 
 

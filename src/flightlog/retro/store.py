@@ -7,6 +7,7 @@ Output files come from `layout`; drafts, artifacts and logs are written where th
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -95,6 +96,13 @@ class RetroStore:
         """Return `text`, whole, with nothing in it that is private or that a terminal acts on."""
         return self.redactor.redact_text(make_inert(text)).value.text
 
+    def name_output(self, kind: str, form: str) -> str:
+        """Return the path of a new file in `outputs/`, named by the time."""
+        stem = f"outputs/{kind}_{re.sub('[-:]', '', format_utc_ms(self.now_ms())[:19])}"
+        # Several runs within a second are several files.
+        names = (f"{stem}{f'_{number}' if number > 1 else ''}.{form}" for number in count(1))
+        return next(name for name in names if not (self.root / name).exists())
+
     def store_draft(self, draft: triage.DraftFile) -> Path:
         """Write a draft into `issue-drafts/`."""
         path = files.resolve_inside(self.root, f"issue-drafts/{triage.file_name(draft)}")
@@ -133,11 +141,9 @@ def read_preferences(history: Iterable[events.Event]) -> Preferences:
         if isinstance(event, events.PreferenceSet):
             values[event.name] = event.values
     charts = values.get("preferred_viz", ())
-    return Preferences(
-        values.get("focus_areas", ()),
-        values.get("excluded_topics", ()),
-        charts[0] if charts else None,
-    )
+    focus_areas = values.get("focus_areas", ())
+    excluded_topics = values.get("excluded_topics", ())
+    return Preferences(focus_areas, excluded_topics, charts[0] if charts else None)
 
 
 def open_retro_store(runtime: Runtime) -> RetroStore:

@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -95,6 +96,7 @@ def examine_installation(
     own_dirs = [] if reads_samples(runtime) else dirs
     used_dirs = [path for path in own_dirs if has_sessions(path)]
     unrestored = [describe_unrestored(path) for path in list_unrestored(runtime)]
+    locked_dirs = (data_dir, *(path / FOLDER for path in dirs))
     return [
         *(finding for path in own_dirs for finding in _check_config_dir(path)),
         *_list_other_agents(runtime, archive),
@@ -104,11 +106,7 @@ def examine_installation(
         _check_layout(data_dir, directories.newest_layout(steps)),
         *_check_permissions(data_dir),
         _check_disk(data_dir),
-        *(
-            finding
-            for root in (data_dir, *(path / FOLDER for path in dirs))
-            for finding in _check_stuck_locks(root)
-        ),
+        *(finding for root in locked_dirs for finding in _check_stuck_locks(root)),
         *_recorded_faults(data_dir),
         *_check_dataset(runtime),
         *(CheckResult(CheckLevel.WARNING, "lab", *described) for described in unrestored),
@@ -183,16 +181,14 @@ def _list_other_agents(runtime: Runtime, archive: Archive) -> Iterator[CheckResu
 
 def _check_data_dir(path: Path) -> CheckResult:
     """Check that flightlog's data directory is writable and private."""
-    if not path.exists():
+    present = directories.find_existing(path)
+    warn = partial(CheckResult, CheckLevel.WARNING, "home")
+    if not os.access(present, os.W_OK | os.X_OK):
+        return warn(f"not writable: {present}", f"chmod u+rwx {present}")
+    if present != path:
         return CheckResult(CheckLevel.OK, "home", f"not created yet: {path}")
-    if not os.access(path, os.W_OK | os.X_OK):
-        return CheckResult(
-            CheckLevel.WARNING, "home", f"not writable: {path}", f"chmod u+rwx {path}"
-        )
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return CheckResult(
-            CheckLevel.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}"
-        )
+        return warn(f"open to other users: {path}", f"chmod 700 {path}")
     return CheckResult(CheckLevel.OK, "home", f"private and writable: {path}")
 
 

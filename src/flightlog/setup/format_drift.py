@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from flightlog.agents import agent_label, agent_names, source_of
+from flightlog.agents.claude_code.decode import DATA_FIELDS
 from flightlog.agents.recordings import find_agent_dirs, list_recorded_files
 from flightlog.model.entries import Entry, UnknownRecord
 from flightlog.model.runtime import Runtime
@@ -27,12 +28,6 @@ from flightlog.model.text import pluralize
 from flightlog.setup.doctor import CheckLevel, CheckResult
 
 _DEPTH_MAX = 4  # deeper levels are data of tools
-# Below these, keys are data (tool inputs, file names, model names), not format.
-_OPAQUE = {
-    *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput"),
-    *("trackedFileBackups", "modelUsage", "params", "shape", "tool_calls"),
-    *("permission_suggestions", "cacheControl", "stdin"),
-}
 # What a person asks of recordings, and the field of `Fidelity` that answers.
 FACTS = {
     "prompt": "system_prompt",
@@ -179,7 +174,7 @@ def iter_field_paths(record: Mapping[str, Any], prefix: str = "", depth: int = 1
     for key, value in record.items():
         path = f"{prefix}{key}"
         yield path
-        if key not in _OPAQUE and depth < _DEPTH_MAX:
+        if key not in DATA_FIELDS and depth < _DEPTH_MAX:
             yield from _nested_fields(value, path, depth)
 
 

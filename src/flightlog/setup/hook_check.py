@@ -75,11 +75,8 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
     try:
         groups = find_own_groups(data.decode("utf-8", "replace")) if data and data.strip() else {}
     except FlightlogError as error:
-        yield HookProblem(
-            "the agent's settings cannot be read",
-            error.message,
-            f"edit {shlex.quote(str(settings))}",
-        )
+        kind = "the agent's settings cannot be read"
+        yield HookProblem(kind, error.message, f"edit {shlex.quote(str(settings))}")
         return
     if not groups and AGENT.find_plugin(settings.parent):
         return
@@ -128,11 +125,8 @@ def _check_command_target(command: str, name: str, consequence: str) -> Iterator
 
 def _check_spool(home: Path) -> Iterator[HookProblem]:
     for path in sorted(home.glob("spool/*.part")):
-        yield HookProblem(
-            "a very long hook payload was cut off at the hook's time limit",
-            str(path),
-            f"less {path}",
-        )
+        kind = "a very long hook payload was cut off at the hook's time limit"
+        yield HookProblem(kind, str(path), f"less {path}")
 
 
 def _check_lost_events(home: Path, temporary: Path) -> Iterator[HookProblem]:

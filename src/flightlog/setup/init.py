@@ -6,7 +6,6 @@ directory, the project's answer about words in `flightlog.toml`, and a section o
 This part reads the environment; the settings change itself is planned in `setup.install`.
 """
 
-import os
 import shlex
 import sys
 import tomllib
@@ -18,15 +17,17 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents import agent_label, find_agent
-from flightlog.agents.claude_code.driver import ClaudeCode
+from flightlog.agents import agent_label, find_agent, find_memory_file
+from flightlog.agents.claude_code import CONFIG_DIR
+from flightlog.agents.claude_code.driver import list_client_versions
 from flightlog.agents.protocol import HookSettings
 from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import open_archive
 from flightlog.dataset import git_hooks, service
 from flightlog.dataset.layout import prepare_dataset
+from flightlog.hooks import writer
 from flightlog.live.collector import FOLDER
-from flightlog.live.service import find_known_config_dirs
+from flightlog.live.service import find_known_config_dirs, list_noted_dirs
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
@@ -78,7 +79,9 @@ def init_dataset(runtime: Runtime, folder: Path, *, words: bool | None) -> list[
     open_trust(runtime).allow_rows(top)
     if words is not None:
         done += _write_words_setting(runtime, top, words=words)
-    return done + _add_agent_instructions(files.ensure_contained(top, top / "CLAUDE.md"))
+    return done + _add_agent_instructions(
+        files.ensure_contained(top, top / find_memory_file(DEFAULT_AGENT))
+    )
 
 
 def _write_words_setting(runtime: Runtime, top: Path, *, words: bool) -> list[str]:
@@ -89,11 +92,9 @@ def _write_words_setting(runtime: Runtime, top: Path, *, words: bool) -> list[st
     if has_words_setting(top):
         return [f"{path} already sets track_words"]
     head, table, rest = before.partition("[dataset]\n")
-    after = (
-        f"{head}{table}{line}\n{rest}"
-        if table
-        else f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
-    )
+    after = f"{head}{table}{line}\n{rest}"
+    if not table:
+        after = f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
     tomllib.loads(after)
     files.replace_file(path, after.encode(), mode=0o644)
     if words:
@@ -142,6 +143,18 @@ def plan_change(
         events = _hook_settings(location.agent).events_for(())
         options = install.InstallOptions(0, options.inline, agent=location.agent, events=events)
     return install.plan_install(settings_path(runtime, location), versions, python, options)
+
+
+def note_init(runtime: Runtime, location: InitRequest) -> None:
+    """List where `init` writes, so that `uninstall` finds it from elsewhere and without sessions."""
+    is_project, home = location.scope == "project", Path(runtime.data_dir)
+    if not is_project and not runtime.environ.get(CONFIG_DIR):
+        return
+    folder = location.cwd if is_project else settings_path(runtime, location).parent
+    files.ensure_dir(home)
+    with files.os_errors_as_unavailable(home):
+        name = writer.PROJECTS if is_project else writer.DIRECTORIES
+        writer.note_directory(str(home), str(folder), name)
 
 
 def plan_removal(runtime: Runtime, location: InitRequest) -> install.SettingsChange:
@@ -210,24 +223,6 @@ def _hook_settings(agent: str) -> HookSettings:
     return hooks
 
 
-def list_client_versions(runtime: Runtime) -> tuple[str, ...]:
-    """Return the versions of all clients here, "" for one that does not report it."""
-    return tuple(ClaudeCode(program).version(runtime.environ) for program in list_clients(runtime))
-
-
-def list_clients(runtime: Runtime) -> tuple[Path, ...]:
-    """Return every Claude Code here: the configured one, or each on the search path."""
-    if configured := runtime.environ.get("FLIGHTLOG_CLAUDE", ""):
-        return (Path(configured),)
-    paths = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
-    real = {
-        path.resolve(): path
-        for path in reversed(paths)
-        if path.is_file() and os.access(path, os.X_OK)
-    }
-    return tuple(sorted(real.values()))
-
-
 def current_keep_days(runtime: Runtime, location: InitRequest) -> int:
     """Return how many days the agent keeps its transcripts now."""
     settings = settings_path(runtime, location)
@@ -263,18 +258,18 @@ class UninstallPlan(Struct, frozen=True):
 
 
 def plan_uninstall(runtime: Runtime) -> UninstallPlan:
-    """Plan to undo every `init` of this user: here, and in each project that has sessions."""
+    """Plan to undo every `init` of this user: here, where it wrote, and where sessions ran."""
     projects = [InitRequest(scope="project", cwd=folder) for folder in _list_projects(runtime)]
     paths = [Path(config_dir) / "settings.json" for config_dir in find_known_config_dirs(runtime)]
     agents = [name for name in list_init_agents(runtime, "all") if find_hook_settings(name)]
     for agent in agents:
         hooks, dirs = _hook_settings(agent), find_agent_dirs(runtime)[agent]
         paths += [hooks.user_settings(Path(path)) for path in dirs]
-    texts: list[Path] = []
+    texts, memory_file = list[Path](), find_memory_file(DEFAULT_AGENT)
     for project in projects:
         with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
             paths += [settings_path(runtime, replace(project, agent=agent)) for agent in agents]
-            texts.append(files.ensure_contained(project.cwd, project.cwd / "CLAUDE.md"))
+            texts.append(files.ensure_contained(project.cwd, project.cwd / memory_file))
     changes, unreadable = [], []
     for path in dict.fromkeys(paths):
         try:
@@ -282,16 +277,18 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
         except (FlightlogError, OSError) as error:  # one damaged file must not keep the others
             unreadable.append(_describe_failure(path, error))
     marked = [path for path in texts if BEGIN.encode() in _read_or_empty(path)]
-    whole = [path for path in marked if _has_whole_section(path)]
-    endless = Invalid(
-        "a section on training rows without its end marker", hint="edit CLAUDE.md by hand"
-    )
+    sections = {path: _read_or_empty(path).partition(BEGIN.encode())[2] for path in marked}
+    whole = [path for path, section in sections.items() if END.encode() in section]
+    hint = f"edit {memory_file} by hand"
+    endless = Invalid("a section on training rows without its end marker", hint=hint)
     unreadable += [_describe_failure(path, endless) for path in marked if path not in whole]
+    gone = {str(copy) for change in changes for copy in change.superseded_scripts}
+    stays = [one for one in _list_leftovers(runtime, paths, projects) if one.path not in gone]
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
         tuple(project for project in projects if _has_guard(runtime, project)),
         tuple(whole),
-        (*unreadable, *_list_leftovers(runtime, paths, projects)),
+        (*unreadable, *stays),
     )
 
 
@@ -310,13 +307,9 @@ def _read_or_empty(path: Path) -> bytes:
         return b""
 
 
-def _has_whole_section(path: Path) -> bool:
-    return END.encode() in _read_or_empty(path).partition(BEGIN.encode())[2]
-
-
 def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
     """Return the file as something that stays, for a person to edit."""
-    message = getattr(error, "message", str(error))
+    message = getattr(error, "message", str(error)).removesuffix(": ")
     return Leftover(str(path), message, f"edit {shlex.quote(str(path))}")
 
 
@@ -324,7 +317,7 @@ def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> list[Leftover]:
     """Carry out the plan; return what could not be removed, which does not keep the others."""
     steps: list[tuple[Path, Callable[[], object]]] = [
         *((change.settings, partial(install.apply_change, change)) for change in plan.settings),
-        *((each.cwd, partial(change_guard, runtime, each, remove=True)) for each in plan.guards),
+        *((guard.cwd, partial(change_guard, runtime, guard, remove=True)) for guard in plan.guards),
         *((path, partial(_remove_instructions, path)) for path in plan.instructions),
     ]
     failed = []
@@ -345,9 +338,10 @@ def _remove_instructions(path: Path) -> None:
 
 
 def _list_projects(runtime: Runtime) -> list[Path]:
-    """Return this directory and those of all sessions, with the projects around them."""
+    """Return this directory and those of `init` and all sessions, with the projects around them."""
     archive = open_archive(runtime)
-    cwds = [runtime.cwd, *map(archive.first_cwd, archive.recordings.values())]
+    cwds = [runtime.cwd, *list_noted_dirs(runtime, writer.PROJECTS)]
+    cwds += map(archive.first_cwd, archive.recordings.values())
     found = [path for path in map(Path, cwds) if path.is_absolute() and path.is_dir()]
     return list(dict.fromkeys([*found, *map(files.find_project, found)]))
 

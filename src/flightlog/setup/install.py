@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import PROJECT_DIR
 from flightlog.agents.claude_code.hooks import events_for, project_settings, project_settings_files
 from flightlog.model.errors import Misconfigured
 from flightlog.model.session import DEFAULT_AGENT
@@ -30,7 +31,7 @@ CAPTURE_EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "Se
 
 # Commands that contain these are ours, whatever Python they name.
 _RECORD = "/flightlog/hooks/record.py"
-_CAPTURE = '"$CLAUDE_PROJECT_DIR"/scripts/ml-session-capture-hook.sh'  # where the command begins
+_CAPTURE = f'"${PROJECT_DIR}"/scripts/ml-session-capture-hook.sh'  # where the command begins
 _LINE_OURS = "/flightlog/hooks/status.py"
 _EMPTY = "{}\n"
 
@@ -233,7 +234,7 @@ def summarize_change(change: SettingsChange) -> str:
     )
     own = find_own_groups((groups or b"").decode("utf-8", "replace"), is_recording)
     hook = next(iter(own.values()), {})
-    command = next((each["command"] for each in _hooks_of_group(hook) if is_recording(each)), "")
+    command = next((entry["command"] for entry in _hooks_of_group(hook) if is_recording(entry)), "")
     return (
         f"would be {verb} {change.settings}:\n"
         f"  {command}\n"
@@ -270,14 +271,15 @@ def remove_hooks(text: str, is_own: OwnTest = is_recording) -> str:
 
 
 def add_status_line(text: str, line: Group) -> str:
-    """Return settings with our status line, unless another tool's is set."""
+    """Return settings with our status line, unless another tool's is set; its options stay."""
     start = json_editor.root_offset(text)
     current = json_editor.find_part(text, start, LINE_KEY)
     if current is None:
         return json_editor.add_member(text, start, (LINE_KEY, line), json_editor.style_of(text))
-    if current.value == line or not _is_our_line(current.value):
+    if not _is_our_line(current.value):
         return text
-    return json_editor.replace_value(text, current, line)
+    renewed = line | current.value | {"command": line["command"]}
+    return text if renewed == current.value else json_editor.replace_value(text, current, renewed)
 
 
 def remove_status_line(text: str) -> str:

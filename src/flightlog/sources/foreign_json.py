@@ -31,9 +31,8 @@ def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
         while block := file.read(at + len(rest), _BLOCK_BYTES):
             block = rest + block
             end = block.rfind(b"\n") + 1
-            yield from (
-                (at + start, length) for start, length in _find_line_spans(block[:end], needle)
-            )
+            spans = _find_line_spans(block[:end], needle)
+            yield from ((at + start, length) for start, length in spans)
             at, rest = at + end, block[end:]
         yield from ((at + start, length) for start, length in _find_line_spans(rest, needle))
 

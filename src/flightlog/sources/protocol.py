@@ -69,8 +69,8 @@ class Fidelity(Struct, frozen=True):
 class TranscriptTail(Struct, frozen=True):
     """A summary of the lines added to a transcript; the next read starts at `end`.
 
-    `tokens` is the context of the last response, `last_bytes` the length of the last message; both
-    are 0 and the texts empty if no such line was added.
+    `total_tokens` is the context after the last response or compaction, None if neither was added;
+    `last_bytes` is the length of the last message, 0 without one.
     """
 
     end: int
@@ -78,7 +78,7 @@ class TranscriptTail(Struct, frozen=True):
     last_role: str = ""
     last_bytes: int = 0
     model: str = ""
-    total_tokens: int = 0
+    total_tokens: int | None = None
 
 
 class Source(Protocol):

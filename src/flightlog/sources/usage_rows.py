@@ -43,9 +43,8 @@ def pack_rows(rows: Sequence[UsageLine], totals: Sequence[ClientTotals]) -> byte
     if not rows:
         return _encode((_NO_ROWS, totals))
     ids, *others = zip(*rows, strict=True)
-    return _encode(
-        ((ids, *(column[:1] if _is_constant(column) else column for column in others)), totals)
-    )
+    columns = (column[:1] if _is_constant(column) else column for column in others)
+    return _encode(((ids, *columns), totals))
 
 
 def _is_constant(column: tuple[object, ...]) -> bool:
@@ -62,9 +61,8 @@ def unpack_rows(packed: bytes) -> tuple[list[UsageLine], list[ClientTotals]]:
 
 def response_keys(rows: Iterable[UsageLine]) -> bytes:
     """Return a 32-bit key for each response, to find the sessions that may share it."""
-    return array(
-        "I", [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]
-    ).tobytes()
+    keys = [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]
+    return array("I", keys).tobytes()
 
 
 def unpack_keys(packed: bytes) -> "array[int]":

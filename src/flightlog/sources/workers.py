@@ -60,17 +60,15 @@ def run_forked(
     Each worker delivers its results in the order of their numbers.
     """
     tickets, writing_end = os.pipe()
-    os.write(
-        writing_end, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count))
-    )
+    numbers = (number.to_bytes(_TICKET_BYTES, "big") for number in range(count))
+    os.write(writing_end, b"".join(numbers))
     os.close(writing_end)
 
     def parcels() -> Iterator[bytearray]:
         parcel = bytearray()
         while ticket := os.read(tickets, _TICKET_BYTES):
-            result = _encode(
-                work(int.from_bytes(ticket, "big"))
-            )  # at once, to keep the child small
+            # Encoded at once, to keep the child small.
+            result = _encode(work(int.from_bytes(ticket, "big")))
             parcel += len(result).to_bytes(_LENGTH_BYTES, "big") + result
             if len(parcel) > _PARCEL_BYTES:
                 yield parcel
@@ -255,9 +253,8 @@ def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[l
         sessions[read.file.session].append(position)
     batches: list[list[int]] = []
     room = 0
-    total_bytes = {
-        session: sum(sizes[at] for at in positions) for session, positions in sessions.items()
-    }
+    items = sessions.items()
+    total_bytes = {session: sum(sizes[at] for at in positions) for session, positions in items}
     for session in sorted(sessions, key=total_bytes.__getitem__, reverse=True):
         if room <= 0:
             batches.append([])

@@ -12,6 +12,7 @@ before its summary is on disk. It never follows a symbolic link and never leaves
 """
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -167,6 +168,11 @@ def layout_of(root: Path) -> int:
     if not isinstance(layout, int) or layout < FIRST:
         raise Unreadable(f"{MARK} names no layout: {root / MARK}", hint="flightlog doctor")
     return layout
+
+
+def find_existing(path: Path) -> Path:
+    """Return `path`, or the nearest directory above it that exists."""
+    return next(folder for folder in (path, *path.parents) if os.access(folder, os.F_OK))
 
 
 def ensure_writable(root: Path, known: int = FIRST) -> None:

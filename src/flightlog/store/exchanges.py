@@ -165,11 +165,5 @@ class ExchangeStore:
 
 
 def _make_ref(data: bytes, stored: StoredBody, base: int) -> BodyRef:
-    return BodyRef(
-        stored.digest,
-        len(data),
-        stored.own_chunks,
-        base,
-        stored.prefix_chunks,
-        stored.suffix_chunks,
-    )
+    shared = (stored.prefix_chunks, stored.suffix_chunks)
+    return BodyRef(stored.digest, len(data), stored.own_chunks, base, *shared)

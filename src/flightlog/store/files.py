@@ -222,9 +222,8 @@ def os_errors_as_unavailable(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        hint = (
-            "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "flightlog doctor"
-        )
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        hint = "free some space" if is_full else "flightlog doctor"
         raise Unavailable(f"file system error: {error.strerror}: {path}", hint=hint) from error
 
 
@@ -301,12 +300,9 @@ def read_ps(pid: int) -> tuple[str, int, str]:
     # One `-o` per column: after `=`, the rest of the argument is the column's header.
     command = [_PS, "-o", "stat=", "-o", "lstart=", "-o", "command=", "-p", str(pid)]
     try:
+        plain = {"LC_ALL": "C", "TZ": "UTC"}
         result = subprocess.run(
-            command,
-            env={"LC_ALL": "C", "TZ": "UTC"},
-            capture_output=True,
-            timeout=_PS_LIMIT_S,
-            check=False,
+            command, env=plain, capture_output=True, timeout=_PS_LIMIT_S, check=False
         )
         state, *date, line = result.stdout.decode("utf-8", "replace").strip().split(None, 6)
         started_s = calendar.timegm(time.strptime(" ".join(date), "%a %b %d %H:%M:%S %Y"))

@@ -89,16 +89,13 @@ class Journal(Generic[E]):
 
         def make_line(last: Last) -> bytes:
             self._allowed()
-            headers.append(
-                _Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now())
-            )
+            number = _last_seq(last, self.path) + 1
+            headers.append(_Header(VERSION, self._new_id(), number, self._now()))
             return _join_header(headers[-1], body)
 
         location = append_built_line(self.path, make_line, durable=durable)
-        header = headers[-1]
-        return JournalRecord(
-            header.id, header.seq, header.ts, event, str(location.path), location.offset
-        )
+        place = (str(location.path), location.offset)
+        return JournalRecord(headers[-1].id, headers[-1].seq, headers[-1].ts, event, *place)
 
     def read_records(self) -> Iterator[JournalRecord[E] | UnknownEvent | Damage]:
         """Yield every record once, and the damage between."""
@@ -132,22 +129,17 @@ class Journal(Generic[E]):
                 replace_file(path, b"\n".join(lines))
 
     def _decode_record(self, line: JsonlLine) -> JournalRecord[E] | UnknownEvent | Damage:
+        place = (line.path, line.offset)
         try:
             header = json.decode(line.data, type=_Header)
-            kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(
-                self._tag, msgspec.Raw(b'""')
-            )
-            name = str(json.decode(kind))
+            fields = json.decode(line.data, type=dict[str, msgspec.Raw])
+            name = str(json.decode(fields.get(self._tag, msgspec.Raw(b'""'))))
+            head = (header.id, header.seq, header.ts)
             if header.v != VERSION or name not in self._known:
-                return UnknownEvent(
-                    header.id, header.seq, header.ts, name, line.data, line.path, line.offset
-                )
-            event = self._decoder.decode(line.data)
+                return UnknownEvent(*head, name, line.data, *place)
+            return JournalRecord(*head, self._decoder.decode(line.data), *place)
         except UNREADABLE as error:
-            return Damage(
-                line.path, line.offset, line.length, f"not a record of this journal: {error}"
-            )
-        return JournalRecord(header.id, header.seq, header.ts, event, line.path, line.offset)
+            return Damage(*place, line.length, f"not a record of this journal: {error}")
 
 
 def _tag_field(kinds: tuple[Any, ...]) -> str:
@@ -182,10 +174,9 @@ def _last_seq(last: Last, path: Path) -> int:
             with suppress(*UNREADABLE):
                 header = json.decode(line, type=_Header)
                 if header.v > VERSION:
-                    raise Misconfigured(
-                        f"version {header.v} needs a later flightlog, this one writes version {VERSION}: {path}",
-                        hint="pip install --upgrade flightlog",
-                    )
+                    text = f"version {header.v} needs a later flightlog, this one writes version"
+                    hint = "pip install --upgrade flightlog"
+                    raise Misconfigured(f"{text} {VERSION}: {path}", hint=hint)
                 return header.seq
         if len(tail) < count or count >= _TAIL_BYTES_MAX:
             return 0

@@ -103,11 +103,8 @@ def _nesting_depth(text: str, at: int) -> int:
     """Return how many objects and arrays enclose the one that starts at `at`."""
     depth, offset = 0, root_offset(text)
     while offset != at:
-        offset = next(
-            part.value_start
-            for part in list_parts(text, offset)
-            if part.value_start <= at < part.end
-        )
+        parts = list_parts(text, offset)
+        offset = next(part.value_start for part in parts if part.value_start <= at < part.end)
         depth += 1
     return depth
 

@@ -143,9 +143,8 @@ def _swap_files(one: Path, two: Path) -> bool:
     if sys.platform == "darwin":
         failed = library.renamex_np(*names, ctypes.c_uint(_RENAME_SWAP))
     elif hasattr(library, "renameat2"):
-        failed = library.renameat2(
-            _AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE)
-        )
+        places = (_AT_FDCWD, names[0], _AT_FDCWD, names[1])
+        failed = library.renameat2(*places, ctypes.c_uint(_RENAME_EXCHANGE))
     else:
         return False
     if failed:

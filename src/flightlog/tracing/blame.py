@@ -191,9 +191,8 @@ def commit_links(
             steps[full].append(step)
     for commit, own in steps.items():
         if own:
-            yield TraceLink(
-                "commit", commit, commit_subject(repository, commit), tuple(dict.fromkeys(own))
-            )
+            title = commit_subject(repository, commit)
+            yield TraceLink("commit", commit, title, tuple(dict.fromkeys(own)))
 
 
 def steps_in_commit(

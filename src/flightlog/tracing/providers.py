@@ -80,12 +80,11 @@ def _matching_hits(candidates: Iterator[ProjectMatch], needle: str) -> list[Proj
     matches = (
         hit for hit in candidates if needle in f"{hit.address}\n{hit.title}\n{hit.text}".lower()
     )
-    return [
-        ProjectMatch(
-            hit.kind, hit.address, one_line(hit.title, _WIDTH), _text_around(hit.text, needle)
-        )
-        for hit in islice(matches if needle else (), HITS_MAX)
-    ]
+    hits = []
+    for hit in islice(matches if needle else (), HITS_MAX):
+        title, text = one_line(hit.title, _WIDTH), _text_around(hit.text, needle)
+        hits.append(ProjectMatch(hit.kind, hit.address, title, text))
+    return hits
 
 
 def _text_around(text: str, needle: str) -> str:
@@ -105,12 +104,8 @@ def _iter_tasks(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
     for directory in all_sessions(runtime, project):
         plan = open_loop_session(directory).read_plan(make_redactor(runtime, project))
         for task in plan.tasks:
-            yield ProjectMatch(
-                "task",
-                f"{directory.name}/{task.task_id}",
-                f"{directory.name}: {task.name}",
-                plan.plan,
-            )
+            address = f"{directory.name}/{task.task_id}"
+            yield ProjectMatch("task", address, f"{directory.name}: {task.name}", plan.plan)
 
 
 def _iter_findings(runtime: Runtime, project: Path) -> Iterator[ProjectMatch]:
@@ -209,9 +204,8 @@ class TraceContext:
     @functools.cached_property
     def runs(self) -> RunLinks:
         """Return links to the runs here."""
-        return RunLinks(
-            service.open_runs(self._runtime, self.folder / service.RUNS), self._runtime.program_path
-        )
+        runs = service.open_runs(self._runtime, self.folder / service.RUNS)
+        return RunLinks(runs, self._runtime.program_path)
 
     @functools.cached_property
     def link_providers(self) -> tuple[LinkProvider, ...]:

@@ -82,9 +82,8 @@ def build_trace(name: str, context: TraceContext) -> Trace:
         for kind, address in start.references
         for link in _find_provider_links(context, kind, address)
     ]
-    links += (
-        _find_provider_links(context, start.kind, start.address) if start.kind == "commit" else []
-    )
+    if start.kind == "commit":
+        links += _find_provider_links(context, start.kind, start.address)
     items = _nearest_items(start, addresses, links)
     further = _links_through_commits(context, start, items)
     links += further
@@ -130,9 +129,8 @@ def _iter_candidates(context: TraceContext, name: str) -> Iterator[TraceLink]:
             yield TraceLink("commit", full, commit_subject(context.repository, full))
     try:
         address = parse_address(name)
-        yield _link_for_address(
-            replace(address, session=context.resolve_session_id(address.session))
-        )
+        session = context.resolve_session_id(address.session)
+        yield _link_for_address(replace(address, session=session))
     except NotFound:
         return
     except Invalid:
@@ -235,9 +233,8 @@ def _nearest_items(
         if near and key != (start.kind, start.address):
             known = best.get(key)
             if known is None or NEARNESS.index(near) < NEARNESS.index(known.distance):
-                best[key] = TracedItem(
-                    link.kind, link.address, one_line(link.title, _TITLE_WIDTH), near
-                )
+                title = one_line(link.title, _TITLE_WIDTH)
+                best[key] = TracedItem(link.kind, link.address, title, near)
     return _order_by_kind(list(best.values()))
 
 
@@ -313,11 +310,8 @@ def _broken_links(context: TraceContext, link: TraceLink) -> Iterator[BrokenLink
         else:
             exists = bool(_find_provider_links(context, kind, name))
         if not exists:
-            yield BrokenLink(
-                by,
-                f"{kind}:{name}",
-                "missing" if kind != "commit" else "no such commit in this clone",
-            )
+            reason = "missing" if kind != "commit" else "no such commit in this clone"
+            yield BrokenLink(by, f"{kind}:{name}", reason)
 
 
 def _describe_missing(context: TraceContext, at: str) -> str:

@@ -45,9 +45,8 @@ def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, i
             if session != owner:
                 copies[session].append(owned)
     responses.sort(key=lambda response: (response.at_ms, response.message_id))
-    return Attribution(
-        tuple(responses), {session: tuple(owned) for session, owned in copies.items()}
-    )
+    owned_by = {session: tuple(copied) for session, copied in copies.items()}
+    return Attribution(tuple(responses), owned_by)
 
 
 def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
@@ -57,23 +56,10 @@ def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
 
 def _copy_order(line: ModelResponse) -> tuple[object, ...]:
     """Return a sort key that puts the best copy first; the rest makes the order total."""
-    rest = (
-        line.session,
-        line.request_id,
-        line.subagent,
-        line.model,
-        line.usage,
-        line.project,
-        line.is_aborted,
-        line.quality,
-    )
-    return (
-        line.quality is UsageQuality.MISSING,
-        -line.usage.output_tokens,
-        bool(line.subagent),
-        line.at_ms,
-        *rest,
-    )
+    names = (line.session, line.request_id, line.subagent, line.model)
+    rest = (*names, line.usage, line.project, line.is_aborted, line.quality)
+    is_missing = line.quality is UsageQuality.MISSING
+    return (is_missing, -line.usage.output_tokens, bool(line.subagent), line.at_ms, *rest)
 
 
 def _session_ages(

@@ -114,9 +114,8 @@ def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> li
     }
     copies: Mapping[str, Sequence[ModelResponse]] = {}
     if len(group) > 1:
-        rows, copies = _attribute_rows(
-            rows, {usage.session: usage.first_ms for usage in group if usage.first_ms}
-        )
+        first = {usage.session: usage.first_ms for usage in group if usage.first_ms}
+        rows, copies = _attribute_rows(rows, first)
     history = {usage.session: usage.totals for usage in group if usage.totals}
     return [
         _digest(usage, rows[usage.session], copies.get(usage.session, ()), history, evidence)
@@ -204,9 +203,8 @@ def _bucket_by_client_price(
     history: Mapping[str, Sequence[ClientTotals]],
 ) -> tuple[tuple[UsageBucket, ...], PriceOf]:
     """Price every response by itself; models without a table price share the client's amount."""
-    responses = [
-        row_to_response(row) for row in sorted(rows, key=lambda row: (row.at_ms, row.message_id))
-    ]
+    ordered = sorted(rows, key=lambda row: (row.at_ms, row.message_id))
+    responses = [row_to_response(row) for row in ordered]
     client = {}
     if session.totals:
         unpriced = _session_totals(session, rows, copies, (), lambda _: None)
@@ -224,11 +222,8 @@ def best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
         return rows
     for row in rows:
         other = best[row.message_id]
-        if (
-            other is not row
-            and other != row
-            and is_better_copy(row_to_response(row), row_to_response(other))
-        ):
+        is_other = other is not row and other != row
+        if is_other and is_better_copy(row_to_response(row), row_to_response(other)):
             best[row.message_id] = row
     return list(best.values())
 
@@ -273,9 +268,8 @@ def _bucket(model: str, rows: list[UsageLine], band: int) -> UsageBucket:
         usd, source = (None, CostSource.UNKNOWN) if unknown == len(rows) else (usd, source)
     quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
     span = (min(times), max(times))
-    return UsageBucket(
-        model, quarter_ms, source, usd, len(rows), *span, usage, unknown, is_lower_bound
-    )
+    counts = (len(rows), *span, usage, unknown, is_lower_bound)
+    return UsageBucket(model, quarter_ms, source, usd, *counts)
 
 
 def _merge_buckets(parts: Iterable[UsageBucket]) -> list[UsageBucket]:
@@ -329,17 +323,8 @@ def estimate_bucket(row: UsageLine, chars: int) -> UsageBucket | None:
     usage = Usage(output_tokens=missing)
     cost = price(row.model, usage, row.at_ms)
     quarter_ms = row.at_ms // QUARTER_MS * QUARTER_MS
-    return UsageBucket(
-        row.model,
-        quarter_ms,
-        cost.source,
-        cost.usd,
-        0,
-        row.at_ms,
-        row.at_ms,
-        usage,
-        is_estimate=True,
-    )
+    counts = (0, row.at_ms, row.at_ms, usage)
+    return UsageBucket(row.model, quarter_ms, cost.source, cost.usd, *counts, is_estimate=True)
 
 
 def _first_project(rows: Sequence[UsageLine]) -> str:

@@ -76,9 +76,8 @@ class UsageIndexUpdate:
         self._new_keys: AbstractSet[int] = set()
         self._new_shares: set[tuple[str, str]] = set()
         self._stale: set[str] = set()
-        made = database.execute(
-            "SELECT version, serial FROM made WHERE level = ?", (LEVEL,)
-        ).fetchone()
+        select = "SELECT version, serial FROM made WHERE level = ?"
+        made = database.execute(select, (LEVEL,)).fetchone()
         self._serial = made[1] if made else 0
         self._is_outdated = bool(made) and made[0] != version
 
@@ -168,10 +167,8 @@ class UsageIndexUpdate:
         run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self._new_shares))
         run("DELETE FROM digests WHERE session = ?", [(session,) for session in self._stale])
         run("INSERT OR REPLACE INTO digests VALUES (?, ?)", sorted(self.fresh.items()))
-        run(
-            "INSERT OR REPLACE INTO made VALUES (?, ?, ?)",
-            [(LEVEL, self.version, self._serial + 1)],
-        )
+        made = [(LEVEL, self.version, self._serial + 1)]
+        run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", made)
 
     @cached_property
     def _ids_by_session(self) -> Mapping[str, Sequence[int]]:
@@ -233,9 +230,8 @@ class UsageIndexUpdate:
 
         They are sorted by the first report that grows, because a first report needs none.
         """
-        row = self._database.execute(
-            "SELECT keys FROM response_keys WHERE level = ?", (LEVEL,)
-        ).fetchone()
+        select = "SELECT keys FROM response_keys WHERE level = ?"
+        row = self._database.execute(select, (LEVEL,)).fetchone()
         if row:
             return unpack_keys(row[0])
         keys = b"".join(chunk for (chunk,) in self._database.execute("SELECT keys FROM chunks"))
@@ -254,9 +250,8 @@ class UsageIndexUpdate:
             if file in self.plan.current:
                 stored = self.plan.current[file].session
                 others = {owner for key in shared if has_key(key, keys) for owner in owners[key]}
-                pairs |= {
-                    (min(owner, stored), max(owner, stored)) for owner in others if owner != stored
-                }
+                foreign = (owner for owner in others if owner != stored)
+                pairs |= {(min(owner, stored), max(owner, stored)) for owner in foreign}
         return pairs
 
 

@@ -107,18 +107,14 @@ class UsagePipeline:
             new: list[UsageLine] = []
             chars: Mapping[str, int] = {}
             if any(bucket.is_lower_bound or bucket.unknown_responses for bucket in digest.buckets):
-                chars = count_output_chars(
-                    file.path for file in self._files_of.get(digest.session, ())
-                )
+                files = self._files_of.get(digest.session, ())
+                chars = count_output_chars(file.path for file in files)
                 rows = self.session_responses(digest.session)
                 new = [row for row in rows if row.quality != UsageQuality.EXACT]
                 new = [row for row in new if row.message_id not in seen]
                 seen.update(row.message_id for row in new)
-            estimates = [
-                bucket
-                for row in new
-                if (bucket := estimate_bucket(row, chars.get(row.message_id, 0)))
-            ]
+            buckets = (estimate_bucket(row, chars.get(row.message_id, 0)) for row in new)
+            estimates = [bucket for bucket in buckets if bucket]
             yield replace(digest, buckets=(*digest.buckets, *estimates)) if estimates else digest
 
     def session_rows(self, sessions: Iterable[str] | None = None) -> dict[str, UsageRow]:
@@ -194,9 +190,8 @@ class UsagePipeline:
         database.execute("BEGIN")
         try:
             update = UsageIndexUpdate(database, self._files, VERSION)
-            update.merge_scans(
-                scan_files(update.plan.pending, scan_usage, _scan_mapped, os.cpu_count() or 1)
-            )
+            cores, pending = os.cpu_count() or 1, update.plan.pending
+            update.merge_scans(scan_files(pending, scan_usage, _scan_mapped, cores))
             update.fresh = self._digest_groups(update, update.stale_groups())
             self._digests = update.digests()
         finally:
@@ -225,10 +220,8 @@ class UsagePipeline:
 
     def _digest_group(self, update: UsageIndexUpdate, group: SessionGroup) -> Mapping[str, bytes]:
         usage = update.load_usage(group)
-        return {
-            digest.session: _encode(digest)
-            for digest in digest_sessions(usage, self._find_evidence)
-        }
+        digests = digest_sessions(usage, self._find_evidence)
+        return {digest.session: _encode(digest) for digest in digests}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence
         files = self._files_of.get(session, ())

@@ -46,9 +46,8 @@ def price_in_band(model: str, usage: Usage, at_ms: int | None, band: int) -> Cos
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
     _, _, bands, searches = _in_force(lists, at_ms)
     given, output, read, five_minutes, hour = bands[band]
-    tokens = (
-        usage.input_tokens * given + usage.output_tokens * output + usage.cache_read_tokens * read
-    )
+    tokens = usage.input_tokens * given + usage.output_tokens * output
+    tokens += usage.cache_read_tokens * read
     tokens += usage.cache_write_5m_tokens * five_minutes + usage.cache_write_1h_tokens * hour
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, source)
 

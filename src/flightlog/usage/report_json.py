@@ -44,10 +44,8 @@ def row_json(row: UsageRow, *, estimate: bool = False) -> dict[str, Any]:
     counts = usage_fields(row.usage, row.cost)
     if is_unknown(row.usage, row.cost):
         counts |= dict.fromkeys(asdict(row.usage))
-    estimates = {
-        "estimated_output_tokens": row.estimated_output_tokens,
-        "estimated_cost_usd": row.estimated_cost_usd,
-    }
+    estimated = ("estimated_output_tokens", "estimated_cost_usd")
+    estimates = {name: getattr(row, name) for name in estimated}
     return {
         **counts,
         **(estimates if estimate else {}),

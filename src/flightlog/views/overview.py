@@ -6,14 +6,22 @@ model response is quiet, not good.
 
 import enum
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import tzinfo
 
 from msgspec import Struct
 
 from flightlog.model.text import format_bytes, one_line, pluralize
-from flightlog.model.usage import DAY_MS, Cost, TokensAndCost, format_cost, format_tokens
+from flightlog.model.usage import (
+    DAY_MS,
+    Cost,
+    CostSource,
+    TokensAndCost,
+    format_cost,
+    format_tokens,
+    sum_costs,
+)
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
 
@@ -47,9 +55,8 @@ def judge_health(summary: SessionSummary) -> HealthSummary:
     if summary.damage_count:
         bad.append(f"{pluralize(summary.damage_count, 'damaged span')} in the recording")
     if summary.failed_tool_calls:
-        is_often = summary.failed_tool_calls >= max(
-            FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls
-        )
+        most = max(FAILED_CALLS_BAD, FAILED_SHARE_BAD * summary.tool_calls)
+        is_often = summary.failed_tool_calls >= most
         reason = f"{summary.failed_tool_calls:,} of {summary.tool_calls:,} tool calls failed"
         (bad if is_often else look).append(reason)
     if summary.compactions:
@@ -81,7 +88,14 @@ class ProjectShare(Struct, frozen=True):
     project: str
     sessions: int
     turns: int
-    cost_usd: float
+    cost_usd: float | None
+    cost_source: CostSource
+    is_lower_bound: bool
+
+    @property
+    def cost(self) -> Cost:
+        """The amount with its source."""
+        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
 
 
 class AgentShare(Struct, frozen=True):
@@ -125,40 +139,34 @@ def find_expiring_sessions(
 
     A session that is overdue is deleted when the agent starts next: its time is now.
     """
+    kept_ms, end_ms = keep_days * DAY_MS, now_ms + within_days * DAY_MS
+    due = [one for one in summaries if one.modified_ms + kept_ms <= end_ms]
     expiring = [
-        ExpiringSession(
-            summary.session, summary.title, max(summary.modified_ms + keep_days * DAY_MS, now_ms)
-        )
-        for summary in summaries
-        if summary.modified_ms + keep_days * DAY_MS <= now_ms + within_days * DAY_MS
+        ExpiringSession(one.session, one.title, max(one.modified_ms + kept_ms, now_ms))
+        for one in due
     ]
     return tuple(sorted(expiring, key=lambda session: (session.deletion_ms, session.session)))
 
 
 def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
     """Return the `most` projects with the most turns, then the highest cost."""
-    sessions: Counter[str] = Counter()
-    turns: Counter[str] = Counter()
-    costs: dict[str, float] = defaultdict(float)
+    groups: dict[str, list[SessionSummary]] = defaultdict(list)
     for summary in summaries:
-        sessions[summary.project] += 1
-        turns[summary.project] += summary.turns
-        costs[summary.project] += summary.cost_usd or 0.0
-    shares = [
-        ProjectShare(name, sessions[name], turns[name], costs[name]) for name in sessions if name
-    ]
-    return tuple(
-        sorted(shares, key=lambda share: (-share.turns, -share.cost_usd, share.project))[:most]
-    )
+        groups[summary.project].append(summary)
+    shares = []
+    for name in groups.keys() - {""}:
+        turns = sum(summary.turns for summary in groups[name])
+        cost = sum_costs(summary.cost for summary in groups[name])
+        amount = (cost.usd, cost.source, cost.is_lower_bound)
+        shares.append(ProjectShare(name, len(groups[name]), turns, *amount))
+    shares.sort(key=lambda share: (-share.turns, -(share.cost_usd or 0.0), share.project))
+    return tuple(shares[:most])
 
 
 def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | None:
     """Return the prompt that cost most in all sessions."""
-    turns = [
-        summary.most_expensive_prompt
-        for summary in summaries
-        if summary.most_expensive_prompt is not None
-    ]
+    prompts = (summary.most_expensive_prompt for summary in summaries)
+    turns = [prompt for prompt in prompts if prompt is not None]
     return max(
         turns, key=lambda turn: (turn.cost_usd or 0.0, turn.steps, turn.address), default=None
     )
@@ -210,20 +218,16 @@ def _cost_facts(overview: Overview) -> Iterator[OverviewFact]:
     yield OverviewFact(f"{cost}, each response counted once", f"{flightlog} session usage")
     if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
         amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
-        yield OverviewFact(
-            f"the clients counted {amount} than is on record; each difference has a reason",
-            f"{flightlog} session usage --by session",
-        )
+        text = f"the clients counted {amount} than is on record; each difference has a reason"
+        yield OverviewFact(text, f"{flightlog} session usage --by session")
 
 
 def _secret_facts(overview: Overview) -> Iterator[OverviewFact]:
     if overview.sessions_with_secrets:
         sessions = overview.sessions_with_secrets
         verb = "holds" if len(sessions) == 1 else "hold"
-        yield OverviewFact(
-            f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets",
-            f"flightlog privacy scan {sessions[0]} --secrets",
-        )
+        text = f"{pluralize(len(sessions), 'session')} {verb} what looks like secrets"
+        yield OverviewFact(text, f"flightlog privacy scan {sessions[0]} --secrets")
     if overview.sessions_not_scanned:
         count = pluralize(overview.sessions_not_scanned, "session")
         yield OverviewFact(f"{count} not scanned for secrets", "flightlog privacy scan")
@@ -237,10 +241,8 @@ def _session_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     )
     projects, turns = pluralize(overview.projects, "project"), pluralize(overview.turns, "turn")
     days = first if first == last else f"{first} to {last}"
-    yield OverviewFact(
-        f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {days}",
-        f"{flightlog} session list",
-    )
+    text = f"{pluralize(overview.sessions, 'session')} in {projects}, {turns}, {days}"
+    yield OverviewFact(text, f"{flightlog} session list")
     if len(overview.agents) > 1:
         shares = (
             f"{pluralize(share.sessions, 'session')} of {share.label}" for share in overview.agents
@@ -249,17 +251,14 @@ def _session_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     if overview.most_expensive_prompt is not None:
         turn = overview.most_expensive_prompt
         steps = pluralize(turn.steps, "step")
-        cost = format_cost(Cost(turn.cost_usd, turn.cost_source, turn.is_lower_bound))
-        yield OverviewFact(
-            f"most expensive prompt: '{one_line(turn.prompt, TITLE_WIDTH)}', {steps}, {cost}",
-            f"{flightlog} session show {shlex.quote(turn.address)}",
-        )
+        cost = format_cost(turn.cost)
+        text = f"most expensive prompt: '{one_line(turn.prompt, TITLE_WIDTH)}', {steps}, {cost}"
+        yield OverviewFact(text, f"{flightlog} session show {shlex.quote(turn.address)}")
     for share in overview.top_projects:
-        work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
+        work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, {format_cost(share.cost)}"
         name = one_line(share.project, PROJECT_WIDTH)
-        yield OverviewFact(
-            f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}"
-        )
+        command = f"{flightlog} session list --project {shlex.quote(name)}"
+        yield OverviewFact(f"{name}: {work}", command)
 
 
 def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
@@ -269,9 +268,8 @@ def _recording_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]
         yield OverviewFact(text, "flightlog status")
     if overview.damaged_sessions:
         count = pluralize(len(overview.damaged_sessions), "session")
-        yield OverviewFact(
-            f"{count} damaged, {overview.damaged_sessions[0]} first", "flightlog doctor --verify"
-        )
+        text = f"{count} damaged, {overview.damaged_sessions[0]} first"
+        yield OverviewFact(text, "flightlog doctor --verify")
     yield _retention_fact(overview, zone)
     if overview.unread_files:
         files = pluralize(overview.unread_files, "file")
@@ -292,7 +290,6 @@ def _retention_fact(overview: Overview, zone: tzinfo) -> OverviewFact:
     count = pluralize(len(overview.expiring_sessions), "session")
     day = format_timestamp(first.deletion_ms, zone, "%Y-%m-%d")
     rule = f"Claude Code's {overview.keep_days}-day rule"
-    return OverviewFact(
-        f"deleted within a week by {rule}: {count}, first '{one_line(first.title, TITLE_WIDTH)}', {day}",
-        "flightlog init",
-    )
+    title = one_line(first.title, TITLE_WIDTH)
+    text = f"deleted within a week by {rule}: {count}, first '{title}', {day}"
+    return OverviewFact(text, "flightlog init")

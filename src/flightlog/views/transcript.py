@@ -52,9 +52,8 @@ def format_arguments(arguments: dict[str, Any]) -> str:
     if name is None:
         return _to_json(arguments) if arguments else ""
     body, shown = _format_change(arguments)
-    rest = {
-        key: value for key, value in arguments.items() if key not in {name, "description", *shown}
-    }
+    known = {name, "description", *shown}
+    rest = {key: value for key, value in arguments.items() if key not in known}
     head = f"{arguments[name]} {_to_json(rest)}" if rest else str(arguments[name])
     return f"{head}\n{body}" if body else head
 
@@ -153,9 +152,8 @@ def render_passage(
         step = find_step(session, at)
         yield from renderer.render_step(step, Address(session.id, at.turn, step.number, thread), 0)
     else:
-        yield from renderer.render_turn(
-            find_turn(session, at), Address(session.id, at.turn, subagent=thread), 0
-        )
+        place = Address(session.id, at.turn, subagent=thread)
+        yield from renderer.render_turn(find_turn(session, at), place, 0)
 
 
 def select_brief(lines: Iterable[TranscriptLine]) -> Iterator[TranscriptLine]:
@@ -198,11 +196,8 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
     summary, zone = outline_session(session).summary, options.zone
     if options.own_usage is not None:
         summary = replace(summary, **row_fields(options.own_usage))
-    counts = [
-        pluralize(summary.turns, "turn"),
-        pluralize(summary.steps, "step"),
-        pluralize(summary.tool_calls, "tool call"),
-    ]
+    counts = [pluralize(summary.turns, "turn"), pluralize(summary.steps, "step")]
+    counts.append(pluralize(summary.tool_calls, "tool call"))
     counts += [f"{summary.failed_tool_calls:,} failed"] if summary.failed_tool_calls else []
     counts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
     branch = f" ({session.branch})" if session.branch else ""
@@ -215,14 +210,10 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
     if session.client_totals is not None:
         facts.append(f"the client's own total: {format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
-    yield from (
-        _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
-        for kind, count in session.unknown_record_types
-    )
-    yield from (
-        _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
-        for name, count in session.unknown_fields
-    )
+    for kind, count in session.unknown_record_types:
+        yield _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
+    for name, count in session.unknown_fields:
+        yield _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
     for damage in session.damage:
         yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
 
@@ -253,9 +244,8 @@ class _TranscriptRenderer:
                 text = self._truncate(item.text, at, NOTE_LINES_MAX)
                 yield _note(depth + 1, f"{item.kind.value}: {text}")
             else:
-                yield from self.render_step(
-                    item, Address(at.session, at.turn, item.number, at.subagent), depth + 1
-                )
+                address = Address(at.session, at.turn, item.number, at.subagent)
+                yield from self.render_step(item, address, depth + 1)
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
         output = format_tokens(step.output_tokens, step.usage, step.cost)
@@ -276,16 +266,13 @@ class _TranscriptRenderer:
         address = f"{self._session.id}@{subagent.id}"
         yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", address)
         for turn in subagent.turns:
-            yield from self.render_turn(
-                turn, Address(self._session.id, turn.number, subagent=subagent.id), depth + 1
-            )
+            place = Address(self._session.id, turn.number, subagent=subagent.id)
+            yield from self.render_turn(turn, place, depth + 1)
 
     def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
         # The subagent's thread begins with its prompt, so the call does not repeat it.
-        is_delegated = any(
-            subagent.turns and subagent.turns[0].prompt
-            for subagent in self._subagents.get(call.id, ())
-        )
+        started = self._subagents.get(call.id, ())
+        is_delegated = any(one.turns and one.turns[0].prompt for one in started)
         given = {key: call.input[key] for key in call.input if key != "prompt" or not is_delegated}
         arguments = self._truncate(format_arguments(given), at)
         yield TranscriptLine(TranscriptLineKind.CALL, depth, f"{call.name} {arguments}".rstrip())
@@ -323,9 +310,8 @@ class _TranscriptRenderer:
                     text = "(withheld)" if block.is_withheld else shown
                     yield TranscriptLine(TranscriptLineKind.THINKING, depth, text)
                 case Image():
-                    yield TranscriptLine(
-                        kind, depth, f"[{block.media_type or 'image'}, {block.size_bytes:,} bytes]"
-                    )
+                    text = f"[{block.media_type or 'image'}, {block.size_bytes:,} bytes]"
+                    yield TranscriptLine(kind, depth, text)
                 case UnknownBlock():
                     text = f"unknown content {block.kind}: {self._truncate(block.text, at)}"
                     yield _note(depth, text.rstrip(": "))
@@ -348,9 +334,8 @@ def _describe_hooks(call: ToolCall) -> str:
     facts = [f"ran {call.duration_ms:,} ms"] if call.duration_ms is not None else []
     if call.exit_code and not call.output.startswith("Exit code"):  # Claude Code's output begins so
         facts.append(f"exit code {call.exit_code}")
-    if call.permission_decision == "ask" or (
-        call.permission_decision == "deny" and not call.denial_reason
-    ):
+    is_unexplained = call.permission_decision == "deny" and not call.denial_reason
+    if call.permission_decision == "ask" or is_unexplained:
         facts.append(f"permission: {call.permission_decision}")
     return ", ".join(facts)
 

@@ -90,9 +90,8 @@ class FollowFormatter:
         self._seen.add(entry.key)
         context = entry.context
         # Some agents do not record their version; Claude Code's first records have none.
-        if self._agent and (
-            context.version or isinstance(entry.event, UserPrompt | AssistantReply)
-        ):
+        is_message = isinstance(entry.event, UserPrompt | AssistantReply)
+        if self._agent and (context.version or is_message):
             head = describe_client(self._agent, context.version, context.cwd)
             yield TranscriptLine(TranscriptLineKind.FACT, 0, head)
             self._agent = ""
@@ -106,9 +105,8 @@ class FollowFormatter:
                 yield from _render_result(event, depth + 2)
             case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
                 kind, text = describe_note(event)
-                yield TranscriptLine(
-                    TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(text)}"
-                )
+                text = f"{kind.value}: {first_lines(text)}"
+                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, text)
             case _:
                 pass
 
@@ -133,10 +131,8 @@ def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
         case Thinking():
             return TranscriptLineKind.THINKING, first_lines(block.text) or "(not shown)"
         case ToolUse():
-            return (
-                TranscriptLineKind.CALL,
-                f"{block.name} {first_lines(format_arguments(block.input))}".rstrip(),
-            )
+            text = f"{block.name} {first_lines(format_arguments(block.input))}".rstrip()
+            return TranscriptLineKind.CALL, text
         case _:
             return TranscriptLineKind.NOTE, f"content of kind {block.__struct_config__.tag}"
 
@@ -152,12 +148,10 @@ def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[Tran
 
 def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
     images = sum(isinstance(block, Image) for block in event.content)
-    text = first_lines(text_of(event.content)) or (
-        pluralize(images, "image") if images else "(nothing)"
-    )
-    yield TranscriptLine(
-        TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, text
-    )
+    nothing = pluralize(images, "image") if images else "(nothing)"
+    text = first_lines(text_of(event.content)) or nothing
+    kind = TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT
+    yield TranscriptLine(kind, depth, text)
 
 
 def first_lines(text: str) -> str:
@@ -204,9 +198,8 @@ def agent_icon(agent: str) -> Markup:
 
 
 def shown_address(line: TranscriptLine) -> str:
-    return (
-        make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else ""
-    )
+    is_title = line.kind is TranscriptLineKind.TITLE
+    return "" if is_title else make_inert(short_address(line.address))
 
 
 def _render_markdown_line(line: TranscriptLine) -> str:

@@ -32,6 +32,7 @@ CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 HEADERS = {
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
@@ -40,7 +41,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def web_root(runtime: Runtime) -> str:
@@ -100,13 +100,10 @@ class AccessGuard:
         origin = request.headers.get("Origin")
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
             return _text_response(403, "Requests from other sites are refused.")
-        if request.headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._is_opened_link(
-            request
-        ):
-            return _text_response(
-                403,
-                "Links from other sites are refused. Open the address that `flightlog serve` printed.",
-            )
+        is_foreign = request.headers.get("Sec-Fetch-Site") in OTHER_SITES
+        if is_foreign and not self._is_opened_link(request):
+            text = "Links from other sites are refused. Open the address that `flightlog serve` printed."
+            return _text_response(403, text)
         if request.method not in READING or "Upgrade" in request.headers:
             refused = self._refuse_write(request, origin)
             if refused is not None:
@@ -115,13 +112,11 @@ class AccessGuard:
 
     def _refuse_write(self, request: web.Request, origin: str | None) -> web.StreamResponse | None:
         if self._read_only:
-            return _text_response(
-                403, "This server was started with --read-only, so it changes nothing."
-            )
+            text = "This server was started with --read-only, so it changes nothing."
+            return _text_response(403, text)
         if origin is None or request.headers.get(WRITE_HEADER) != "1":
-            return _text_response(
-                403, f"A write needs this server's Origin and the header {WRITE_HEADER}."
-            )
+            text = f"A write needs this server's Origin and the header {WRITE_HEADER}."
+            return _text_response(403, text)
         return None
 
     def _check_sign_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
@@ -129,9 +124,8 @@ class AccessGuard:
         if self._is_sign_in(request):
             token = request.query["token"].encode("utf-8", "replace")
             if not secrets.compare_digest(token, self._token.encode()):
-                return _text_response(
-                    401, "Wrong token. Open the address that `flightlog serve` printed."
-                )
+                text = "Wrong token. Open the address that `flightlog serve` printed."
+                return _text_response(401, text)
             session = secrets.token_urlsafe(32)
             self._sessions.add(session)
             response = self._redirect_to_front(request)
@@ -139,24 +133,19 @@ class AccessGuard:
             response.set_cookie(name, session, path=self._front, httponly=True, samesite="Strict")
             return response
         if request.cookies.get(name, "") not in self._sessions:
-            return _text_response(
-                401, "Open the address that `flightlog serve` printed; it contains the token."
-            )
+            text = "Open the address that `flightlog serve` printed; it contains the token."
+            return _text_response(401, text)
         return None
 
     def _is_sign_in(self, request: web.Request) -> bool:
-        return (
-            "token" in request.query and request.path == self._front and request.method in READING
-        )
+        is_front = request.path == self._front and request.method in READING
+        return is_front and "token" in request.query
 
     def _is_opened_link(self, request: web.Request) -> bool:
         """Return whether the sign-in address was opened in a tab, as by `open_browser`."""
         headers = request.headers
-        is_tab = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest")) == (
-            "navigate",
-            "document",
-        )
-        return is_tab and self._is_sign_in(request)
+        opened = (headers.get("Sec-Fetch-Mode"), headers.get("Sec-Fetch-Dest"))
+        return opened == ("navigate", "document") and self._is_sign_in(request)
 
     def _redirect_to_front(self, request: web.Request) -> web.Response:
         """Redirect to the first page; by HTML after another site, where a strict cookie is lost."""

@@ -46,18 +46,16 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     runtime = open_runtime()
 
     def ready(address: str) -> None:
-        click.echo(
-            as_json_line({"url": address, "is_read_only": read_only}) if as_json else address
-        )
+        line = as_json_line({"url": address, "is_read_only": read_only})
+        click.echo(line if as_json else address)
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
             open_browser(runtime, address)
 
     if not has_vendor():
-        click.echo(
-            "charts and live filters are not installed; in a clone run: make install", err=True
-        )
+        text = "charts and live filters are not installed; in a clone run: make install"
+        click.echo(text, err=True)
     config = ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only)
     asyncio.run(run_server(config, ready))
 
@@ -88,12 +86,8 @@ def share(session_id: str, *, output: Path | None, images: bool, as_json: bool) 
         write_export(output, page.value)
     if as_json:
         content = {"html": page.value} if output is None else {"output": str(output)}
-        removed = {
-            "removed_count": page.secrets + page.personal,
-            "secrets": page.secrets,
-            "personal": page.personal,
-            "images": len(pictures or ()),
-        }
+        counts = {"secrets": page.secrets, "personal": page.personal}
+        removed = {"removed_count": sum(counts.values()), **counts, "images": len(pictures or ())}
         click.echo(to_json({"session": session.id} | removed | content))
         return
     if output is None:
@@ -101,13 +95,10 @@ def share(session_id: str, *, output: Path | None, images: bool, as_json: bool) 
     else:
         click.echo(f"written: {output}", err=True)
     if pictures:
-        click.echo(
-            f"warning: {pluralize(len(pictures), 'image')} included and not checked", err=True
-        )
-    click.echo(
-        f"{describe_redaction(page.secrets, page.personal)}; review it before you share it",
-        err=True,
-    )
+        text = f"warning: {pluralize(len(pictures), 'image')} included and not checked"
+        click.echo(text, err=True)
+    text = describe_redaction(page.secrets, page.personal)
+    click.echo(f"{text}; review it before you share it", err=True)
 
 
 def export_html(runtime: Runtime, archive: Archive, session: Session) -> str:

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 
 from flightlog.model.errors import Conflict, NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.web.auth import Handler
 from flightlog.web.data import WebData
 from flightlog.web.live_updates import UpdateHub
 
@@ -36,14 +37,12 @@ class BackgroundProcess:
     """A process that the server started, with its last output lines."""
 
     def __init__(self, number: int, about: object, process: "subprocess.Popen[str]") -> None:
-        """Start reading its output."""
         self.number = number
         self.about = about
         self.output: deque[str] = deque(maxlen=OUTPUT_LINES_MAX)
         self._process = process
-        self._thread = threading.Thread(
-            target=self._read_stderr, name=f"process-{number}", daemon=True
-        )
+        name = f"process-{number}"
+        self._thread = threading.Thread(target=self._read_stderr, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -77,7 +76,6 @@ class BackgroundProcesses:
     """All background processes of one server."""
 
     def __init__(self) -> None:
-        """Start without processes."""
         self._lock = threading.Lock()
         self._all: dict[int, BackgroundProcess] = {}
         self._last = 0
@@ -88,16 +86,12 @@ class BackgroundProcesses:
         """Start a process, or raise `Conflict` if too many run."""
         with self._lock:
             if sum(process.exit_code is None for process in self._all.values()) >= RUNNING_MAX:
-                raise Conflict(
-                    f"{RUNNING_MAX} replays are running already",
-                    hint="wait until one of them has ended",
-                )
+                hint = "wait until one of them has ended"
+                raise Conflict(f"{RUNNING_MAX} replays are running already", hint=hint)
             self._last += 1
             started = self._all[self._last] = BackgroundProcess(self._last, about, begin())
-            finished = [
-                number for number, process in self._all.items() if process.exit_code is not None
-            ]
-            for number in finished[: max(len(self._all) - FINISHED_MAX, 0)]:
+            ended = [key for key, process in self._all.items() if process.exit_code is not None]
+            for number in ended[: max(len(self._all) - FINISHED_MAX, 0)]:
                 del self._all[number]
             return started
 
@@ -105,9 +99,8 @@ class BackgroundProcesses:
         """Return the process with this number."""
         process = self._all.get(number)
         if process is None:
-            raise NotFound(
-                f"no replay {number} was started by this server", hint="flightlog lab list"
-            )
+            hint = "flightlog lab list"
+            raise NotFound(f"no replay {number} was started by this server", hint=hint)
         return process
 
     def list_processes(self) -> list[BackgroundProcess]:
@@ -126,7 +119,6 @@ class SlowWork:
     """Work that may take longer than a person waits for a page; each piece runs once at a time."""
 
     def __init__(self) -> None:
-        """Start without work."""
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     async def wait_for(self, name: str, work: Callable[[], Result]) -> Result | None:
@@ -192,14 +184,21 @@ class WebContext(Struct, frozen=True):
         """Render a template in a thread."""
         return html_response(await run_blocking(self.render_html, template, **values))
 
-    async def answer_with(
-        self, template: str, work: Callable[..., dict[str, Any]], *args: Any
-    ) -> web.Response:
-        """Render a template in a thread, with the values that `work` returns for this runtime."""
-        return await self.render_response(template, **await run_blocking(work, self.runtime, *args))
-
 
 CONTEXT = web.AppKey("context", WebContext)
+
+
+def make_page(
+    template: str, work: Callable[[web.Request], dict[str, Any]] = lambda _: {}
+) -> Handler:
+    """Return a handler that renders `template` with the values of `work`, both in a thread."""
+
+    async def show(request: web.Request) -> web.Response:
+        context = request.app[CONTEXT]
+        render = context.render_html
+        return html_response(await run_blocking(lambda: render(template, **work(request))))
+
+    return show
 
 
 async def run_blocking(

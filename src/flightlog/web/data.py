@@ -67,9 +67,8 @@ class SessionCache:
         self._archive, self._find_summary = archive, find_summary
         self._pages: OrderedDict[str, SessionPage] = OrderedDict()
         self._followers: OrderedDict[str, SessionFollower] = OrderedDict()
-        self._lock = (
-            threading.RLock()
-        )  # reentrant: a read that ends at once calls back while it is being started
+        # Reentrant: a read that ends at once calls back while it is being started.
+        self._lock = threading.RLock()
         self._readers = ThreadPoolExecutor(2, "flightlog-read")
         self._reads: dict[str, Future[SessionPage]] = {}
 
@@ -93,9 +92,8 @@ class SessionCache:
                 self._pages.move_to_end(name)
                 return cached
         # The archive's file list may be seconds old; the index is used only if it is current.
-        listed = {
-            (file.path, file.size, file.changed_ns) for file in archive.find_recording(name).files
-        }
+        files = archive.find_recording(name).files
+        listed = {(file.path, file.size, file.changed_ns) for file in files}
         current = set(archive.file_state(name)) == listed
         outline = None
         if current and name not in self._followers:
@@ -156,9 +154,8 @@ def session_stamp(archive: Archive, session: str) -> str:
     """Return a short digest of the current state of a session's files."""
     folder = archive.hook_folder(session)
     state = (archive.file_state(session), measure_hook_log(folder) if folder else 0)
-    return hashlib.blake2b(
-        repr(state).encode("utf-8", "surrogateescape"), digest_size=8
-    ).hexdigest()
+    text = repr(state).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def _select_from_analysis(archive: Archive, session: str, select: SelectValues[T]) -> T:
@@ -210,9 +207,8 @@ class WebData:
 
     def find_in_session(self, session: str, words: str, limit: int) -> list[RowMatch]:
         """Return the rows of a session that contain the words."""
-        return find_in_page(
-            self.current_archive(session), self.load_session_page(session), words, limit
-        )
+        page = self.load_session_page(session)
+        return find_in_page(self.current_archive(session), page, words, limit)
 
     def current_archive(self, session: str = "") -> Archive:
         """Return the archive, at most a few seconds old; an unknown session is looked up again."""

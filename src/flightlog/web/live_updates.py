@@ -44,9 +44,8 @@ class UpdateHub:
         queue: MessageQueue = asyncio.Queue(QUEUE_MAX)
         reader = self._readers.get(session)
         if reader is None:
-            reader = self._readers[session] = _SessionReaderThread(
-                archive, session, self._make, self._cache
-            )
+            reader = _SessionReaderThread(archive, session, self._make, self._cache)
+            self._readers[session] = reader
             reader.pages.add(queue)
             reader.start(have)
             return queue
@@ -108,9 +107,8 @@ class _SessionReaderThread:
 
     def start(self, have: str) -> None:
         self.waits_for = have
-        threading.Thread(
-            target=self._run_reader, name=f"flightlog-follow-{self._session[:8]}", daemon=True
-        ).start()
+        name = f"flightlog-follow-{self._session[:8]}"
+        threading.Thread(target=self._run_reader, name=name, daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -128,10 +126,8 @@ class _SessionReaderThread:
         self._woken.set()
 
     def _run_reader(self) -> None:
-        while (
-            self.waits_for == session_stamp(self._archive, self._session)
-            and not self._woken.is_set()
-        ):
+        archive, woken = self._archive, self._woken
+        while self.waits_for == session_stamp(archive, self._session) and not woken.is_set():
             if self._stopped.wait(LOOK_EVERY_S):
                 return
         while True:
@@ -186,11 +182,8 @@ def render_changes(templates: Environment) -> Callable[[SessionPage | None, Sess
             "facts": _render_facts(templates, new),
             "strip": _render_strip(templates, new),
         }
-        return (
-            b"event: news\ndata: "
-            + json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
-            + b"\n\n"
-        )
+        data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+        return b"event: news\ndata: " + data + b"\n\n"
 
     return make
 
@@ -205,11 +198,7 @@ def _welcome_rows(new: SessionPage) -> list[int]:
 def _changed_rows(old: SessionPage, new: SessionPage) -> list[int]:
     """Return the rows that differ; unchanged chunks are not decoded."""
     pairs = list(zip_longest(old.thread_of().chunks, new.thread_of().chunks, fillvalue=b"\x90"))
-    touched = [
-        number
-        for number, (before, after) in enumerate(pairs)
-        if before is not after and before != after
-    ]
+    touched = [at for at, (before, after) in enumerate(pairs) if before != after]
     changed = []
     for number in touched[-CHUNKS_MAX:]:
         before, after = (unpack_records(chunk) for chunk in pairs[number])
@@ -236,32 +225,18 @@ def _chunk_row_ids(number: int, new: SessionPage) -> dict[str, object]:
 
 
 def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict[str, str]:
-    values = {
-        "session": page.session,
-        "subagent": None,
-        "whole": False,
-        "spilled": "",
-        "offline": False,
-        "prefix": "",
-    }
-    return {
-        "fingerprint": row_fingerprint(row),
-        "html": templates.get_template("row.html").render(row=row, **values),
-    }
+    plain = {"subagent": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
+    html = templates.get_template("row.html").render(row=row, session=page.session, **plain)
+    return {"fingerprint": row_fingerprint(row), "html": html}
 
 
 def _render_facts(templates: Environment, page: SessionPage) -> str:
-    values = {
-        "session": page.session,
-        "summary": page.summary,
-        "files": page.changed_files(),
-        "offline": False,
-    }
+    files = page.changed_files()
+    values = {"session": page.session, "summary": page.summary, "files": files, "offline": False}
     return templates.get_template("facts.html").render(**values)
 
 
 def _render_strip(templates: Environment, page: SessionPage) -> str:
     total = page.thread_of().total
-    return templates.get_template("strip.html").render(
-        bars=page.timeline_bars(), total=total, position=max(total - 1, 0)
-    )
+    values = {"bars": page.timeline_bars(), "total": total, "position": max(total - 1, 0)}
+    return templates.get_template("strip.html").render(values)

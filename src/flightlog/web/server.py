@@ -7,7 +7,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -16,7 +16,7 @@ from msgspec import Struct
 from flightlog.agents.recordings import reads_samples
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
-from flightlog.web.auth import AccessGuard, add_headers
+from flightlog.web.auth import AccessGuard, Handler, add_headers
 from flightlog.web.context import CONTEXT, BackgroundProcesses, WebContext, html_response
 from flightlog.web.data import WebData
 from flightlog.web.live_updates import UpdateHub, render_changes
@@ -36,7 +36,6 @@ IDLE_S = 10
 # The body of a refused request is read for this long, so that the client gets the refusal.
 LINGER_S = 2
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ServerConfig(Struct, frozen=True):
@@ -127,11 +126,10 @@ def _bind_socket(family: socket.AddressFamily, host: str, port: int) -> socket.s
         sock.bind((host, port))
     except OSError as error:
         sock.close()
+        hint = "flightlog serve --port 0"
         if error.errno == errno.EADDRINUSE:
-            raise Conflict(f"port {port} is in use", hint="flightlog serve --port 0") from error
-        raise Unavailable(
-            f"cannot listen: {error.strerror}", hint="flightlog serve --port 0"
-        ) from error
+            raise Conflict(f"port {port} is in use", hint=hint) from error
+        raise Unavailable(f"cannot listen: {error.strerror}", hint=hint) from error
     return sock
 
 
@@ -141,12 +139,8 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
         raise NotFound("no such file", hint="make install")
     caching = "private, max-age=31536000, immutable" if "v" in request.query else "no-cache"
     body = await asyncio.to_thread(path.read_bytes)
-    return web.Response(
-        body=body,
-        content_type=KINDS[path.suffix],
-        charset="utf-8",
-        headers={"Cache-Control": caching},
-    )
+    headers = {"Cache-Control": caching, "Content-Type": f"{KINDS[path.suffix]}; charset=utf-8"}
+    return web.Response(body=body, headers=headers)
 
 
 @web.middleware
@@ -156,10 +150,8 @@ async def _error_middleware(request: web.Request, handler: Handler) -> web.Strea
         return await handler(request)
     except FlightlogError as error:
         status = next(code for kind, code in STATUS if isinstance(error, kind))
-        html = request.app[CONTEXT].render_html(
-            "error.html", status=status, message=error.message, hint=error.hint
-        )
-        return html_response(html, status)
+        values = {"status": status, "message": error.message, "hint": error.hint}
+        return html_response(request.app[CONTEXT].render_html("error.html", **values), status)
 
 
 async def _end_streams(app: web.Application) -> None:

@@ -228,11 +228,11 @@ class SearchWorker:
         assert self._index is not None
         found = self._index[1].search_once_per_session(query, limit)
         # The list knows the costs; a report would read the index of ten thousand sessions.
-        costs = {summary.session: summary.cost_usd for summary in self._list().sessions}
+        costs = {summary.session: summary.cost for summary in self._list().sessions}
         if any(result.hit.session not in costs for result in found.results):
             # The list is still being read.
             rows = archive.usage_pipeline.session_rows({hit.hit.session for hit in found.results})
-            costs = {session: row.cost.usd for session, row in rows.items()}
+            costs = {session: row.cost for session, row in rows.items()}
         # While a person types nothing is read: the page of a session finds the row.
         hits = locate_results(archive, found.results, costs, read_bytes_max)
         matches = [

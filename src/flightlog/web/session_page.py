@@ -85,20 +85,16 @@ class SessionPage:
     @property
     def size(self) -> int:
         """Return the approximate size in bytes."""
-        return sum(
-            len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks
-        )
+        threads = self.outline.threads.values()
+        return sum(len(chunk) + 40 for thread in threads for chunk in thread.chunks)
 
     def find_subagent(self, name: str) -> SubagentSummary:
         """Return the subagent with this id."""
-        subagent = next(
-            (candidate for candidate in self.outline.subagents if candidate.id == name), None
-        )
-        if subagent is None:
-            raise NotFound(
-                f'no subagent "{one_line(name, 40)}" in this session', hint="flightlog session show"
-            )
-        return subagent
+        for subagent in self.outline.subagents:
+            if subagent.id == name:
+                return subagent
+        hint = "flightlog session show"
+        raise NotFound(f'no subagent "{one_line(name, 40)}" in this session', hint=hint)
 
     def thread_of(self, subagent: str = "") -> ThreadOutline:
         """Return the outline of a thread."""
@@ -138,9 +134,8 @@ class SessionPage:
         return {at: row for at, row in self.outline.rows_by_location() if at in locations}
 
     def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
-        return [
-            (self.outline.files[file], offset, length) for file, offset, length in record.locations
-        ]
+        files = self.outline.files
+        return [(files[file], offset, length) for file, offset, length in record.locations]
 
     def _build_row(
         self, thread: ThreadOutline, row: int, record: RowRecord, content: "_RowContent"
@@ -158,9 +153,8 @@ class SessionPage:
             item = add_step_hooks(item, self.outline.tool_hooks)
         if isinstance(item, Note):
             mark = RowMark.NOTE if mark == RowMark.STEP else mark
-        return PageRow(
-            name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record)
-        )
+        kind = KINDS.get(RowMark(mark), RowKind.NOTE)
+        return PageRow(name, kind, item, self._subagents_of_row(item, record))
 
     def _subagents_of_row(
         self, item: Turn | Step | Note, record: RowRecord
@@ -168,9 +162,8 @@ class SessionPage:
         if record.subagent:
             return (self.find_subagent(record.subagent),)
         calls = [call.id for call in item.tool_calls] if isinstance(item, Step) else []
-        return tuple(
-            subagent for call in calls for subagent in self._subagents_by_call.get(call, ())
-        )
+        by_call = self._subagents_by_call
+        return tuple(subagent for call in calls for subagent in by_call.get(call, ()))
 
     @functools.cached_property
     def _subagents_by_call(self) -> dict[str, list[SubagentSummary]]:
@@ -181,15 +174,8 @@ def _build_turn(number: int, record: RowRecord, content: "_RowContent") -> Turn:
     header = record.turn
     assert header is not None, "the row of a turn has a header"
     prompt = content.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
-    return Turn(
-        number,
-        header.kind,
-        prompt,
-        header.at_ms,
-        (),
-        is_rewound=header.is_rewound,
-        uuid=header.uuid,
-    )
+    numbers = (number, header.kind, prompt, header.at_ms, ())
+    return Turn(*numbers, is_rewound=header.is_rewound, uuid=header.uuid)
 
 
 class _RowContent:
@@ -200,11 +186,8 @@ class _RowContent:
         read = [replace(entry, subagent="") for entry in entries]
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.record_uuids}
-        self._uuids = {
-            (entry.path, entry.offset): entry.uuid
-            for entry in read
-            if isinstance(entry.event, AssistantReply)
-        }
+        replies = [entry for entry in read if isinstance(entry.event, AssistantReply)]
+        self._uuids = {(entry.path, entry.offset): entry.uuid for entry in replies}
         self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 
     def find_step(self, locations: Iterable[tuple[str, int, int]]) -> Step | None:

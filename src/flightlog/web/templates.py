@@ -23,7 +23,14 @@ from flightlog.agents import agent_label
 from flightlog.model.addresses import short_address
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
-from flightlog.model.text import format_age, format_bytes, make_inert, one_line, pluralize
+from flightlog.model.text import (
+    folder_name,
+    format_age,
+    format_bytes,
+    make_inert,
+    one_line,
+    pluralize,
+)
 from flightlog.model.usage import (
     Cost,
     CostSource,
@@ -121,7 +128,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         counted=pluralize,
         duration=format_duration,
         flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
-        folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
+        folder=lambda path: make_inert(folder_name(path)) or "?",
         inert=make_inert,
         line=one_line,
         model=short_model,
@@ -161,9 +168,8 @@ def _session_filters() -> dict[str, Callable[..., Any]]:
 
 def _render_agent(name: str) -> Markup:
     """Return the icon and the label of an agent."""
-    return Markup('<span class="agent-name">{} {}</span>').format(
-        agent_icon(name), agent_label(name)
-    )
+    named = Markup('<span class="agent-name">{} {}</span>')
+    return named.format(agent_icon(name), agent_label(name))
 
 
 def has_vendor() -> bool:
@@ -219,9 +225,8 @@ def color_diff(change: FileDiff, lines: int) -> list[tuple[str, str, Markup]]:
     """Return the first lines of a diff: sign name, sign and colored text."""
     shown = change.lines[:lines] if lines else change.lines
     places = [line.sign is DiffSign.PLACE for line in shown]
-    source = [
-        "" if place else make_inert(line.text) for line, place in zip(shown, places, strict=True)
-    ]
+    pairs = zip(shown, places, strict=True)
+    source = ["" if place else make_inert(line.text) for line, place in pairs]
     colored = highlight_lines(source, change.path)
     return [
         (line.sign.name.lower(), line.sign.value, escape(make_inert(line.text)) if place else text)
@@ -246,11 +251,8 @@ def make_excerpt(text: str, lines: int | None = OUTPUT_LINES) -> Excerpt:
 def data_uri(image: Image) -> str:
     """Return a raster image as a data URI, or "" if it is too large or of another type."""
     plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
-    return (
-        f"data:{image.media_type};base64,{image.data}"
-        if plain and BASE64.fullmatch(image.data)
-        else ""
-    )
+    is_sound = plain and BASE64.fullmatch(image.data)
+    return f"data:{image.media_type};base64,{image.data}" if is_sound else ""
 
 
 def step_link(address: str) -> str:
@@ -276,11 +278,9 @@ def row_fingerprint(row: TimelineRow | PageRow) -> str:
 
 def count_subagent_steps(subagent: Subagent | SubagentSummary) -> int:
     """Return the number of steps of a subagent."""
-    return (
-        subagent.steps
-        if isinstance(subagent, SubagentSummary)
-        else sum(len(turn.steps) for turn in subagent.turns)
-    )
+    if isinstance(subagent, SubagentSummary):
+        return subagent.steps
+    return sum(len(turn.steps) for turn in subagent.turns)
 
 
 def _render_cost(cost: Cost) -> Markup:

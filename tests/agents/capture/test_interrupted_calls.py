@@ -12,7 +12,7 @@ from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
 from flightlog.model.exchange import ResponseOutcome
-from support.captures import BODY, TOKEN, exchanges, plain, proxied
+from support.captures import BODY, TOKEN, exchanges, plain, running_proxy
 from support.upstream import answering, call, parts
 from support.waiting import until
 
@@ -28,10 +28,10 @@ def open_sent_call(url, body=BODY):
         yield connection
 
 
-def ended(folder):
+def read_ended_exchanges(folder):
     """The exchanges whose end is on record."""
-    found = exchanges(folder).read_exchanges()
-    return [exchange for exchange in found if exchange.response is not None]
+    stored = exchanges(folder).read_exchanges()
+    return [exchange for exchange in stored if exchange.response is not None]
 
 
 def test_a_client_that_leaves_before_the_answer_releases_the_upstream(tmp_path):
@@ -41,12 +41,12 @@ def test_a_client_that_leaves_before_the_answer_releases_the_upstream(tmp_path):
         asked.set()
         gone.append(connection.recv(10))
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, recorder):
+    with answering(answer) as upstream, running_proxy(upstream, tmp_path / "x") as (url, recorder):
         with open_sent_call(url):
             assert asked.wait(10)
-        until(lambda: gone and ended(tmp_path / "x"))
+        until(lambda: gone and read_ended_exchanges(tmp_path / "x"))
 
-    (exchange,) = ended(tmp_path / "x")
+    (exchange,) = read_ended_exchanges(tmp_path / "x")
     assert (gone, recorder.losses) == ([b""], [])
     assert (exchange.response.ending, exchange.response.status) == (ResponseOutcome.LEFT, 0)
 
@@ -69,13 +69,13 @@ def test_a_client_that_leaves_at_the_barrier_cancels_it(tmp_path):
 
     with (
         answering(answer) as upstream,
-        proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+        running_proxy(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
         with open_sent_call(url):
             assert waiting.wait(10)
-        until(lambda: gone and ended(tmp_path / "x"))
+        until(lambda: gone and read_ended_exchanges(tmp_path / "x"))
 
-    (exchange,) = ended(tmp_path / "x")
+    (exchange,) = read_ended_exchanges(tmp_path / "x")
     assert (cancelled, gone) == ([True], [b""])
     assert exchange.response.ending is ResponseOutcome.LEFT
 
@@ -93,13 +93,13 @@ def test_a_client_that_leaves_does_not_wait_for_a_barrier_that_hangs(tmp_path):
 
     with (
         answering(lambda connection, _: connection.recv(10)) as upstream,
-        proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+        running_proxy(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
         with open_sent_call(url):
             assert waiting.wait(10)
-        until(lambda: cancelled and ended(tmp_path / "x"), 10)
+        until(lambda: cancelled and read_ended_exchanges(tmp_path / "x"), 10)
 
-    (exchange,) = ended(tmp_path / "x")
+    (exchange,) = read_ended_exchanges(tmp_path / "x")
     assert exchange.response.ending is ResponseOutcome.LEFT
 
 
@@ -113,7 +113,7 @@ def test_what_arrived_before_a_break_at_the_barrier_is_forwarded(tmp_path):
 
     with (
         answering(answer) as upstream,
-        proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+        running_proxy(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
         status, _, body, is_whole = parts(call(url, BODY))
 
@@ -135,7 +135,7 @@ def test_a_request_that_is_too_large_is_rejected_and_not_forwarded(tmp_path):
 
     with (
         answering(answer) as upstream,
-        proxied(upstream, tmp_path / "x", body_bytes_max=1000) as (url, _),
+        running_proxy(upstream, tmp_path / "x", body_bytes_max=1000) as (url, _),
     ):
         statuses = [parts(call(url, b" " * size))[0] for size in (1001, 1000)]
 
@@ -144,7 +144,7 @@ def test_a_request_that_is_too_large_is_rejected_and_not_forwarded(tmp_path):
 
 
 def test_a_client_that_asks_before_it_sends_the_body_may_go_on(tmp_path):
-    with answering(plain(b"{}")) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(plain(b"{}")) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         came = call(url, BODY, "expect: 100-continue\r\n")
 
     first, _, rest = came.partition(b"\r\n\r\n")
@@ -153,19 +153,25 @@ def test_a_client_that_asks_before_it_sends_the_body_may_go_on(tmp_path):
 
 
 def test_a_slow_disk_delays_no_call_and_the_recording_says_so(tmp_path):
-    disk, passed = threading.Event(), []
+    disk, is_slow, passed = threading.Event(), threading.Event(), []
 
     async def barrier(request):
         passed.append(request.index)
 
-    recorder = ExchangeRecorder(exchanges(tmp_path / "x"), ended=lambda _: disk.wait(30))
+    def wait_for_disk(_):
+        is_slow.set()
+        disk.wait(30)
+
+    recorder = ExchangeRecorder(exchanges(tmp_path / "x"), ended=wait_for_disk)
     names = map(str, itertools.count())
     with answering(plain(b"{}")) as upstream:
         settings = ProxySettings(
             upstream, TOKEN, lambda: next(names), barrier=barrier, record_s=0.1
         )
         with capture_in_thread(settings, recorder) as url:
-            statuses = [parts(call(url, BODY))[0] for _ in range(2)]
+            statuses = [parts(call(url, BODY))[0]]
+            assert is_slow.wait(30)
+            statuses.append(parts(call(url, BODY))[0])
             disk.set()
 
     first, second = exchanges(tmp_path / "x").read_exchanges()
@@ -180,7 +186,7 @@ def test_a_slow_disk_delays_no_call_and_the_recording_says_so(tmp_path):
 def test_an_unknown_compression_is_stored_by_its_name(encoding, stored, tmp_path):
     answer = plain(b"\x00packed", headers=f"content-encoding: {encoding}\r\n")
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(answer) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         body = parts(call(url, BODY))[2]
 
     store = exchanges(tmp_path / "x")

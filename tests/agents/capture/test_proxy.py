@@ -20,11 +20,11 @@ from support.captures import (
     BODY,
     EVENTS,
     TOKEN,
+    answer_in_chunks,
     bytes_on_disk,
-    chunked,
     exchanges,
     plain,
-    proxied,
+    running_proxy,
     send_both_ways,
 )
 from support.upstream import answering, call, parts, reset
@@ -48,16 +48,18 @@ BIG = os.urandom(1 << 20) * 100
             b'{"type":"error"}',
         ),
         (plain(b"oops", status="529 Overloaded"), b"oops"),
-        (chunked(EVENTS, headers="content-type: text/event-stream\r\n"), EVENTS),
-        (chunked(EVENTS, size=7), EVENTS),
-        (chunked(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
-        (chunked(zlib.compress(EVENTS), headers="content-encoding: deflate\r\n"), EVENTS),
+        (answer_in_chunks(EVENTS, headers="content-type: text/event-stream\r\n"), EVENTS),
+        (answer_in_chunks(EVENTS, size=7), EVENTS),
+        (answer_in_chunks(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
+        (answer_in_chunks(zlib.compress(EVENTS), headers="content-encoding: deflate\r\n"), EVENTS),
         (
-            chunked(zlib.compress(EVENTS, wbits=-15), headers="content-encoding: deflate\r\n"),
+            answer_in_chunks(
+                zlib.compress(EVENTS, wbits=-15), headers="content-encoding: deflate\r\n"
+            ),
             EVENTS,
         ),
-        (chunked(brotli.compress(EVENTS), headers="content-encoding: br\r\n"), EVENTS),
-        (chunked(zstd.compress(EVENTS), headers="content-encoding: zstd\r\n"), EVENTS),
+        (answer_in_chunks(brotli.compress(EVENTS), headers="content-encoding: br\r\n"), EVENTS),
+        (answer_in_chunks(zstd.compress(EVENTS), headers="content-encoding: zstd\r\n"), EVENTS),
         (plain(gzip.compress(EVENTS), headers="content-encoding: gzip\r\n"), EVENTS),
         (plain(b"\xff not gzip", headers="content-encoding: gzip\r\n"), b"\xff not gzip"),
         (plain(BIG), BIG),
@@ -94,7 +96,7 @@ def test_r15_the_client_gets_unchanged_bytes_and_the_copy_is_decompressed(tmp_pa
 @pytest.mark.parametrize("ends", ["cut", "reset"])
 def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
     def answer(connection, asked):
-        chunked(EVENTS, end=b"")(connection, asked) if ends == "cut" else chunked(
+        answer_in_chunks(EVENTS, end=b"")(connection, asked) if ends == "cut" else answer_in_chunks(
             EVENTS, end=b"ff\r\nx"
         )(connection, asked)
         if ends == "reset":
@@ -110,12 +112,27 @@ def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
     assert store.response_body(exchange).startswith(EVENTS[:1000])
 
 
-def test_r15_when_nothing_can_be_kept_the_call_goes_on(tmp_path):
+@pytest.mark.parametrize(
+    ("last", "ending"),
+    [(b"", ResponseOutcome.CUT)]
+    + [(word, ResponseOutcome.COMPLETE) for word in (b"message_stop", b"error")],
+)
+def test_a_stream_that_closes_without_its_last_event_is_cut(tmp_path, last, ending):
+    kinds = (b'message_start","message":{"content":[]},"x":"', last)
+    events = b"".join(b'data: {"type":"%s"}\n\n' % kind for kind in kinds if kind)
+
+    _, through, _, exchange = send_both_ways(answer_in_chunks(events), tmp_path)
+
+    assert through[2:] == (events, True)
+    assert exchange.response.ending is ending
+
+
+def test_r15_call_continues_when_nothing_can_be_recorded(tmp_path):
     (tmp_path / "x").write_text("a file where the folder should be")
 
     with (
-        answering(chunked(EVENTS)) as upstream,
-        proxied(upstream, tmp_path / "x") as (url, recorder),
+        answering(answer_in_chunks(EVENTS)) as upstream,
+        running_proxy(upstream, tmp_path / "x") as (url, recorder),
     ):
         answers = [parts(call(url, BODY)) for _ in range(3)]
 
@@ -125,26 +142,26 @@ def test_r15_when_nothing_can_be_kept_the_call_goes_on(tmp_path):
     assert recorder.losses
 
 
-def test_r15_a_full_disk_costs_the_copy_not_the_call(tmp_path):
+def test_r15_full_disk_loses_the_copy_and_not_the_call(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
     try:
         with (
             answering(plain(os.urandom(300_000))) as upstream,
-            proxied(upstream, disk / "x") as (url, recorder),
+            running_proxy(upstream, disk / "x") as (url, recorder),
         ):
             first = parts(call(url, BODY))
             second = parts(call(url, BODY))
     finally:
         subprocess.run(["umount", disk], check=True)
 
-    assert [len(each[2]) for each in (first, second)] == [300_000] * 2
+    assert [len(answer[2]) for answer in (first, second)] == [300_000] * 2
     assert any("space" in loss for loss in recorder.losses)
 
 
-def test_no_upstream_is_an_answer_of_our_own_and_said_so(tmp_path):
-    with proxied("http://127.0.0.1:1", tmp_path / "x") as (url, _):
+def test_missing_upstream_is_answered_by_the_proxy_with_the_reason(tmp_path):
+    with running_proxy("http://127.0.0.1:1", tmp_path / "x") as (url, _):
         status, headers, body, _ = parts(call(url, BODY))
 
     (exchange,) = exchanges(tmp_path / "x").read_exchanges()
@@ -155,14 +172,17 @@ def test_no_upstream_is_an_answer_of_our_own_and_said_so(tmp_path):
     )
 
 
-def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path):
+def test_call_needs_the_token_and_reaches_only_the_upstream(tmp_path):
     asked = []
 
     def answer(connection, request):
         asked.append(request.partition(b" HTTP")[0])
         plain(b"{}")(connection, request)
 
-    with answering(answer) as upstream, proxied(upstream + "/base", tmp_path / "x") as (url, _):
+    with (
+        answering(answer) as upstream,
+        running_proxy(upstream + "/base", tmp_path / "x") as (url, _),
+    ):
         root = url.removesuffix(TOKEN).rstrip("/")
         refused = [
             parts(call(root, path=path))[0]
@@ -173,7 +193,7 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
 
     assert (refused, other) == ([404] * 3, 200)
     assert asked == [b"GET /base/api/hello?x=%2F", b"POST /base/v1/messages?beta=true"]
-    assert [each.request.path for each in exchanges(tmp_path / "x").read_exchanges()] == [
+    assert [exchange.request.path for exchange in exchanges(tmp_path / "x").read_exchanges()] == [
         "/v1/messages?beta=true"
     ]
     assert TOKEN.encode() not in bytes_on_disk(tmp_path / "x")
@@ -195,7 +215,7 @@ def test_request_recorded_and_barrier_passed_before_the_first_byte(tmp_path):
 
     with (
         answering(answer) as upstream,
-        proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+        running_proxy(upstream, tmp_path / "x", barrier=barrier) as (url, _),
     ):
         call(url, BODY)
         order.append("answered")
@@ -219,14 +239,14 @@ def test_a_barrier_that_fails_or_hangs_does_not_fail_the_call(tmp_path):
     assert "TimeoutError" in hung[3].response.notes[0]
 
 
-def test_a_client_that_leaves_is_noticed_and_the_upstream_let_go(tmp_path):
+def test_client_disconnect_closes_the_upstream_connection(tmp_path):
     gone = []
 
     def answer(connection, _):
         connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n")
         gone.append(connection.recv(10))
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(answer) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         host, _, rest = url.removeprefix("http://").partition("/")
         name, _, port = host.partition(":")
         with socket.create_connection((name, int(port))) as connection:
@@ -242,7 +262,7 @@ def test_a_client_that_leaves_is_noticed_and_the_upstream_let_go(tmp_path):
     assert (gone, exchange.response.ending) == ([b""], ResponseOutcome.LEFT)
 
 
-def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_path):
+def test_rewritten_body_is_sent_and_both_bodies_are_stored(tmp_path):
     asked = []
 
     def answer(connection, request):
@@ -251,16 +271,16 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
 
     other = b'{"model":"m","messages":[{"role":"user","content":"recorded"}]}'
 
-    def rewrite(said, arrived):
+    def rewrite(sender, arrived):
         return (
             RewrittenRequest(other, ("messages 0",))
-            if said.agent_context is RequestOrigin.SIDE and b"hi" in arrived.body
+            if sender.agent_context is RequestOrigin.SIDE and b"hi" in arrived.body
             else None
         )
 
     with (
         answering(answer) as upstream,
-        proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
+        running_proxy(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
     ):
         call(url, BODY)
         call(url, b'{"model":"m"}')
@@ -274,14 +294,14 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
 
 
 def test_a_rewrite_that_refuses_stops_the_call(tmp_path):
-    def rewrite(said, arrived):
+    def rewrite(sender, arrived):
         raise Invalid("the branch left the recorded path")
 
     asked = []
     answer = asked.append
     with (
         answering(lambda *given: answer(given)) as upstream,
-        proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
+        running_proxy(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
     ):
         status, _, body, _ = parts(call(url, BODY))
 

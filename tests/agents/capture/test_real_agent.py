@@ -3,14 +3,14 @@
 import json
 
 from flightlog.agents.capture.dumps import build_dump_files
-from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
+from flightlog.agents.claude_code.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.agents.protocol import AgentPrompt
 from flightlog.agents.scripted.scenario import parse_scenario
 from flightlog.agents.scripted.server import serve_scenario
 from flightlog.model.exchange import RequestOrigin
 from flightlog.store.output_files import write_output_files
-from support.captures import bytes_on_disk, exchanges, proxied
+from support.captures import bytes_on_disk, exchanges, running_proxy
 from support.real_agent import ALLOWED, make_bench, new_session
 
 SUBAGENT = {
@@ -45,7 +45,7 @@ def test_the_real_agent_is_captured_exactly_and_its_key_nowhere(tmp_path):
     session = new_session()
     with (
         serve_scenario(parse_scenario(SCRIPT)) as model,
-        proxied(model.url, tmp_path / "x") as (url, recorder),
+        running_proxy(model.url, tmp_path / "x") as (url, recorder),
     ):
         environment = bench.environment(url)
         running = bench.client.start(
@@ -61,38 +61,43 @@ def test_the_real_agent_is_captured_exactly_and_its_key_nowhere(tmp_path):
         running.stop()
 
     store = exchanges(tmp_path / "x")
-    found = store.read_exchanges()
+    captured = store.read_exchanges()
     assert (outcome.exit_code, recorder.losses) == (0, [])
-    assert [each.request.agent_context.value for each in found] == [
+    assert [exchange.request.agent_context.value for exchange in captured] == [
         "main",
         "main",
         "subagent",
         "main",
     ]
-    assert {each.request.session_id for each in found} == {session}
-    assert [bool(each.request.agent_id) for each in found] == [False, False, True, False]
+    assert {exchange.request.session_id for exchange in captured} == {session}
+    assert [bool(exchange.request.agent_id) for exchange in captured] == [False, False, True, False]
     key = environment["ANTHROPIC_API_KEY"]
-    for each, seen in zip(found, model.requests, strict=True):
+    for exchange, seen in zip(captured, model.requests, strict=True):
         asked = json.loads(json.dumps(seen.body).replace(key, "[scrubbed]"))
-        assert json.loads(store.sent_body(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
+        assert json.loads(store.sent_body(exchange)) == {
+            **asked,
+            "metadata": {"user_id": "[scrubbed]"},
+        }
     answers = {
-        each.response.request_id: anthropic_messages.decode_response(store.response_body(each))
-        for each in found
+        exchange.response.request_id: anthropic_messages.decode_response(
+            store.response_body(exchange)
+        )
+        for exchange in captured
     }
     assert all(answer.is_whole for answer in answers.values())
     records = bench.transcripts()[session]
     assert {r["requestId"] for r in records if r["type"] == "assistant"} <= set(answers)
     write_output_files(tmp_path / "x", build_dump_files(store))
     assert key.encode() not in bytes_on_disk(tmp_path / "x")
-    told = {each.digest: each for each in rebuild_requests(records)}
-    for each in found:
+    rebuilt = {request.digest: request for request in rebuild_requests(records)}
+    for exchange in captured:
         if (
-            each.request.agent_context is RequestOrigin.MAIN
-            and b"[scrubbed]" not in store.sent_body(each).partition(b'"metadata"')[0]
+            exchange.request.agent_context is RequestOrigin.MAIN
+            and b"[scrubbed]" not in store.sent_body(exchange).partition(b'"metadata"')[0]
         ):
-            betas = each.request.headers["anthropic-beta"].split(",")
+            betas = exchange.request.headers["anthropic-beta"].split(",")
             assert (
-                told[hash_request(json.loads(store.sent_body(each)), betas)].fidelity
+                rebuilt[hash_request(json.loads(store.sent_body(exchange)), betas)].fidelity
                 is RebuildFidelity.EXACT
             )
 
@@ -107,15 +112,17 @@ def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
         }
     ]
     script = parse_scenario({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
-    with serve_scenario(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
+    with serve_scenario(script) as model, running_proxy(model.url, tmp_path / "x") as (url, _):
         for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):
             ask = AgentPrompt(prompt, cwd=bench.project, environment=bench.environment(url), **more)
             running = bench.client.start(ask)
             running.wait(60)
             running.stop()
 
-    found = exchanges(tmp_path / "x").read_exchanges()
-    assert [(each.request.is_compaction, each.request.agent_context) for each in found] == [
+    captured = exchanges(tmp_path / "x").read_exchanges()
+    assert [
+        (exchange.request.is_compaction, exchange.request.agent_context) for exchange in captured
+    ] == [
         (False, RequestOrigin.MAIN),
         (True, RequestOrigin.MAIN),
     ]

@@ -6,41 +6,47 @@ import os
 import pytest
 
 from flightlog.agents.capture.dumps import build_dump_files
+from flightlog.agents.capture.proxy import ProxySettings
+from flightlog.agents.capture.recorder import ExchangeRecorder
+from flightlog.agents.capture.server import capture_in_thread
 from flightlog.agents.dialects import anthropic_messages
+from flightlog.model.exchange import ResponseOutcome
 from flightlog.store.output_files import write_output_files
 from support.captures import (
     BODY,
     EVENTS,
     KEY,
+    TOKEN,
+    answer_in_chunks,
     bytes_on_disk,
-    chunked,
     exchanges,
     plain,
-    proxied,
+    running_proxy,
     send_both_ways,
 )
 from support.upstream import answering, call
+from support.waiting import until
 
 
-def test_a_missing_request_id_is_made_up_and_one_that_is_there_passed_on(tmp_path):
+def test_missing_request_id_is_generated_and_an_existing_one_kept(tmp_path):
     made = send_both_ways(plain(b"{}"), tmp_path / "1")
-    kept = send_both_ways(plain(b"{}", headers="request-id: req_theirs\r\n"), tmp_path / "2")
+    with_id = send_both_ways(plain(b"{}", headers="request-id: req_theirs\r\n"), tmp_path / "2")
 
     assert made[1][1]["request-id"] == made[3].response.request_id == "req_made_1"
-    assert kept[1][1]["request-id"] == kept[3].response.request_id == "req_theirs"
+    assert with_id[1][1]["request-id"] == with_id[3].response.request_id == "req_theirs"
 
 
 def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
-    told = [{"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}]
-    told += [
+    events = [{"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}]
+    events += [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
     ]
     for at in range(0, len(KEY), 5):
         delta = {"type": "text_delta", "text": KEY[at : at + 5]}
-        told.append({"type": "content_block_delta", "index": 0, "delta": delta})
-    told += [{"type": "message_stop"}]
+        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    events += [{"type": "message_stop"}]
     stream = (
-        b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in told)
+        b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
         + f"data: {KEY}\n\n".encode()
     )
     body = json.dumps(
@@ -49,7 +55,7 @@ def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
             "metadata": {"user_id": "device-1"},
         }
     )
-    answer = chunked(
+    answer = answer_in_chunks(
         stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n"
     )
 
@@ -57,18 +63,21 @@ def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
     write_output_files(tmp_path / "x", build_dump_files(store))
 
     assert KEY.encode() in through[2]
-    kept = bytes_on_disk(tmp_path / "x")
-    assert KEY.encode() not in kept
-    assert b"device-1" not in kept
+    stored = bytes_on_disk(tmp_path / "x")
+    assert KEY.encode() not in stored
+    assert b"device-1" not in stored
     message = anthropic_messages.decode_response(store.response_body(exchange)).message
     assert KEY not in json.dumps(message)
     assert message["content"][0]["text"] == "[scrubbed]"
 
 
-def test_a_key_as_a_bearer_token_is_known_too(tmp_path):
+def test_key_sent_as_a_bearer_token_is_removed_too(tmp_path):
     body = json.dumps({"messages": [{"role": "user", "content": f"env: {KEY}"}]}).encode()
 
-    with answering(plain(KEY.encode())) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with (
+        answering(plain(KEY.encode())) as upstream,
+        running_proxy(upstream, tmp_path / "x") as (url, _),
+    ):
         call(url, body, f"authorization: Bearer {KEY}\r\n")
 
     assert KEY.encode() not in bytes_on_disk(tmp_path / "x")
@@ -76,7 +85,10 @@ def test_a_key_as_a_bearer_token_is_known_too(tmp_path):
 
 def test_the_capture_files_are_views_and_stay_small(tmp_path):
     store = exchanges(tmp_path / "x")
-    with answering(chunked(EVENTS)) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with (
+        answering(answer_in_chunks(EVENTS)) as upstream,
+        running_proxy(upstream, tmp_path / "x") as (url, _),
+    ):
         for _ in range(3):
             call(url, BODY)
 
@@ -103,7 +115,7 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
 
 def test_a_request_that_is_no_json_is_kept_without_its_key(tmp_path):
     store = exchanges(tmp_path / "x")
-    with answering(plain(b"{}")) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(plain(b"{}")) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         call(url, f"env: {KEY}".encode(), f"x-api-key: {KEY}\r\n")
 
     (exchange,) = store.read_exchanges()
@@ -118,7 +130,7 @@ def test_a_request_that_is_no_json_is_kept_without_its_key(tmp_path):
 
 def test_dumps_of_an_open_exchange_and_of_a_damaged_body_are_made(tmp_path):
     large = json.dumps({"messages": os.urandom(1 << 18).hex()}).encode()  # kept in files of its own
-    with answering(plain(large)) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(plain(large)) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         call(url, large)
         call(url, BODY)
     journal = tmp_path / "x" / "exchanges.jsonl"
@@ -140,14 +152,45 @@ def test_dumps_of_an_open_exchange_and_of_a_damaged_body_are_made(tmp_path):
 def test_a_capture_goes_on_counting_where_an_earlier_one_ended(tmp_path):
     with answering(plain(b"{}")) as upstream:
         for _ in range(2):
-            with proxied(upstream, tmp_path / "x") as (url, _):
+            with running_proxy(upstream, tmp_path / "x") as (url, _):
                 call(url, BODY)
 
-    assert [each.index for each in exchanges(tmp_path / "x").read_exchanges()] == [1, 2]
+    assert [exchange.index for exchange in exchanges(tmp_path / "x").read_exchanges()] == [1, 2]
+
+
+def test_ended_response_is_counted_before_the_next_call_is_allowed(tmp_path):
+    seen, counted_at_call = [], []
+
+    def rewrite(info, request):
+        counted_at_call.append(len(seen))
+
+    recorder = ExchangeRecorder(exchanges(tmp_path / "x"), ended=seen.append)
+    with answering(plain(b"{}")) as upstream:
+        settings = ProxySettings(upstream, TOKEN, lambda: "made", rewrite=rewrite)
+        with capture_in_thread(settings, recorder) as url:
+            for _ in range(5):
+                call(url, BODY)
+
+    assert (counted_at_call, len(seen)) == ([0, 1, 2, 3, 4], 5)
+    endings = [exchange.response.ending for exchange in exchanges(tmp_path / "x").read_exchanges()]
+    assert endings == [ResponseOutcome.COMPLETE] * 5
+
+
+def test_ended_response_is_stored_although_no_call_follows(tmp_path):
+    def has_ended():
+        (exchange,) = exchanges(tmp_path / "x").read_exchanges()
+        return exchange.response and exchange.response.ending == ResponseOutcome.COMPLETE
+
+    with answering(plain(b"{}")) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
+        call(url, BODY)
+        until(has_ended)
 
 
 def test_an_upstream_that_is_no_address_is_refused(tmp_path):
     from flightlog.model.errors import Unavailable
 
-    with pytest.raises(Unavailable, match="address"), proxied("ftp://example", tmp_path / "x"):
+    with (
+        pytest.raises(Unavailable, match="address"),
+        running_proxy("ftp://example", tmp_path / "x"),
+    ):
         pass

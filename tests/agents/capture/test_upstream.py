@@ -12,13 +12,13 @@ from flightlog.agents.capture.server import certificate_files, proxy_for, trust_
 from flightlog.lab.resample.send import SampleCall, open_client, send_request
 from flightlog.model.errors import Invalid
 from flightlog.model.exchange import ResponseOutcome
-from support.captures import BODY, exchanges, plain, proxied
+from support.captures import BODY, exchanges, plain, running_proxy
 from support.upstream import answering, call, parts
 
 CALL = """
 import socket, ssl, sys, threading
 from pathlib import Path
-from support.captures import BODY, exchanges, proxied
+from support.captures import BODY, exchanges, running_proxy
 from support.upstream import call, parts
 
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -36,7 +36,7 @@ def serve():
             pass
 
 threading.Thread(target=serve, daemon=True).start()
-with proxied(f"https://localhost:{listener.getsockname()[1]}", Path("x")) as (url, recorder):
+with running_proxy(f"https://localhost:{listener.getsockname()[1]}", Path("x")) as (url, recorder):
     status, _, body, _ = parts(call(url, BODY))
 print(status, body.decode(), exchanges(Path("x")).read_exchanges()[0].response.ending.value, len(recorder.losses))
 """
@@ -93,16 +93,16 @@ def over_tls(folder, *, trusted):
     return ran.stdout.strip()
 
 
-def test_an_upstream_with_tls_is_spoken_to(tmp_path):
+def test_call_reaches_an_upstream_with_tls(tmp_path):
     assert over_tls(tmp_path, trusted=True) == "200 secret complete 0"
 
 
 def test_an_untrusted_upstream_is_not_used(tmp_path):
-    said = over_tls(tmp_path, trusted=False)
+    answer = over_tls(tmp_path, trusted=False)
 
-    assert said.startswith("502 ")
-    assert "secret" not in said
-    assert said.endswith("unanswered 0")
+    assert answer.startswith("502 ")
+    assert "secret" not in answer
+    assert answer.endswith("unanswered 0")
 
 
 def test_a_path_of_the_upstream_precedes_the_clients(tmp_path):
@@ -114,7 +114,7 @@ def test_a_path_of_the_upstream_precedes_the_clients(tmp_path):
 
     with (
         answering(answer) as upstream,
-        proxied(f"{upstream}/gate/way/", tmp_path / "x") as (url, _),
+        running_proxy(f"{upstream}/gate/way/", tmp_path / "x") as (url, _),
     ):
         call(url, BODY, path="/v1/messages?beta=true&x=%2F")
         call(url, b"", method="HEAD", path="/")
@@ -131,18 +131,18 @@ def test_sequential_calls_share_a_connection_unless_it_was_closed(tmp_path):
             connection, request
         )
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(answer) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         for _ in range(3):
             assert parts(call(url, BODY))[0] == 200
 
     assert ports[0] == ports[1] != ports[2]
 
 
-def test_what_is_no_http_is_no_answer(tmp_path):
+def test_answer_that_is_not_http_becomes_a_502(tmp_path):
     def answer(connection, _):
         connection.sendall(b"SSH-2.0-x\r\n\r\n")
 
-    with answering(answer) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
+    with answering(answer) as upstream, running_proxy(upstream, tmp_path / "x") as (url, _):
         status = parts(call(url, BODY))[0]
 
     assert status == 502
@@ -160,7 +160,7 @@ def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
 
     with (
         answering(refuse) as proxy,
-        proxied("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _),
+        running_proxy("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _),
     ):
         status, *_ = parts(call(url, BODY, "x-api-key: hidden\r\n"))
 
@@ -191,7 +191,7 @@ def test_upstream_without_tls_is_reached_through_the_machines_proxy(tmp_path):
 
     with answering(model) as target, answering(forwarding(target, seen)) as proxy:
         login = proxy.replace("//", "//me:word@")
-        with proxied("http://api.example.invalid/v", tmp_path, proxy=login) as (url, _):
+        with running_proxy("http://api.example.invalid/v", tmp_path, proxy=login) as (url, _):
             answers = [parts(call(url, BODY)) for _ in range(2)]
         sent = asyncio.run(send_sample(login))
 

@@ -23,6 +23,6 @@ def test_a_clients_total_is_read_model_by_model():
     )
 
 
-def test_an_amount_that_cannot_be_is_zero():
+def test_impossible_amount_counts_as_zero():
     for amount in (-1, float("nan"), float("inf"), "1.5", True, None, 10**400):
         assert client_totals({"totalCostUSD": amount}).cost_usd == 0.0

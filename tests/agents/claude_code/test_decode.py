@@ -39,12 +39,12 @@ def decode_event(record):
 @cache
 def kinds():
     """One recorded example of every record type, subtype and attachment."""
-    found = {}
+    by_kind = {}
     for line in LINES:
         record = json.loads(line)
         kind = (record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type"))
-        found.setdefault(kind, record)
-    return list(found.values())
+        by_kind.setdefault(kind, record)
+    return list(by_kind.values())
 
 
 def paths(value, at=()):
@@ -60,11 +60,11 @@ def paths(value, at=()):
         yield from paths(item, (*at, key))
 
 
-def changed(record, at, value):
+def replace_value(record, at, value):
     """A copy of `record` in which the place `at` holds `value`."""
     if not at:
         return value
-    inner = changed(record[at[0]], at[1:], value)
+    inner = replace_value(record[at[0]], at[1:], value)
     if isinstance(record, list):
         return [inner if place == at[0] else item for place, item in enumerate(record)]
     return {**record, at[0]: inner}
@@ -96,7 +96,7 @@ def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
         st.sampled_from([place for place in paths(record) if place and place != ("type",)])
     )
 
-    odd = changed(record, at, data.draw(VALUES))
+    odd = replace_value(record, at, data.draw(VALUES))
     entries = decode_record(json.dumps(odd).encode())
 
     assert entries
@@ -107,7 +107,7 @@ def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
     "line",
     [b"", b"{}", b"[]", b"null", b'{"type":1}', b'{"type":null}', b'{"type":["user"]}', b"\xff"],
 )
-def test_what_is_no_record_is_none(line):
+def test_value_that_is_not_a_record_decodes_to_none(line):
     assert decode_record(line) is None
 
 
@@ -187,8 +187,14 @@ def test_remarks_of_the_client_without_words_are_kept_without_a_note():
         "content": "<local-command-stdout></local-command-stdout>",
     }
 
-    assert decode_event(empty) == entries.Ignored("system/local_command")
-    assert decode_event({**empty, "content": "done"}) == entries.ClientNote("local_command", "done")
+    assert decode_event(empty) == entries.Ignored("system/local_command", is_activity=True)
+    for content, words in [
+        ("done", "done"),
+        ("<local-command-stdout>done</local-command-stdout>", "done"),
+        ("<command-name>/rename</command-name><command-args>a</command-args>", "/rename a"),
+    ]:
+        note = decode_event({**empty, "content": content})
+        assert note == entries.ClientNote("local_command", words)
 
 
 def test_system_records_without_a_subtype_are_notes_unless_about_hooks():
@@ -197,19 +203,21 @@ def test_system_records_without_a_subtype_are_notes_unless_about_hooks():
     assert decode_event({**record, "level": "warning"}) == entries.ClientNote(
         "informational", record["content"]
     )
-    assert decode_event({**record, "level": "info"}) == entries.Ignored("system/")
+    assert decode_event({**record, "level": "info"}) == entries.Ignored("system/", is_activity=True)
 
 
 def test_hook_errors_are_notes_and_their_absence_is_not():
     record = {"type": "system", "subtype": "stop_hook_summary", "hookErrors": ["a", 1, "b"]}
 
     assert decode_event(record) == entries.ClientNote("hook", "a; b")
-    assert decode_event({**record, "hookErrors": []}) == entries.Ignored("system/stop_hook_summary")
+    assert decode_event({**record, "hookErrors": []}) == entries.Ignored(
+        "system/stop_hook_summary", is_activity=True
+    )
 
 
 def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
-    said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
-    attached = {"type": "hook_success", "toolUseID": "t1", "stdout": said}
+    stdout = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
+    attached = {"type": "hook_success", "toolUseID": "t1", "stdout": stdout}
 
     assert decode_event(
         {"type": "attachment", "attachment": attached}
@@ -223,6 +231,13 @@ def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
     ):
         event = decode_event({"type": "attachment", "attachment": {**attached, "stdout": printed}})
         assert event == entries.ContextInjected("hook_success", "")
+
+
+@pytest.mark.parametrize("kind", ["scheduled_task_fire", "permission_retry", "model_fallback"])
+def test_what_the_client_tells_the_person_is_a_note(kind):
+    record = {"type": "system", "subtype": kind, "content": "Resuming /loop wakeup"}
+
+    assert decode_event(record) == entries.ClientNote(kind, "Resuming /loop wakeup")
 
 
 def test_a_blocking_hook_is_a_note():
@@ -254,7 +269,7 @@ def test_a_cut_stream_differs_from_other_failures():
     assert decode_event({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
 
 
-def test_the_shapes_name_only_what_was_met():
+def test_known_fields_cover_every_recorded_type():
     met = {
         (record["type"], record.get("subtype"), (record.get("attachment") or {}).get("type"))
         for record in kinds()

@@ -26,14 +26,14 @@ FOREVER = {
 def test_a_real_session_runs_offline_and_leaves_a_transcript(bench):
     session = new_session()
 
-    told = bench.run(HELLO, "Say hello.", session=session)
+    played = bench.run(HELLO, "Say hello.", session=session)
 
-    assert (told.outcome.exit_code, told.outcome.session, told.result["result"]) == (
+    assert (played.outcome.exit_code, played.outcome.session, played.result["result"]) == (
         0,
         session,
         "Hello.",
     )
-    assert len(told.requests) == 1
+    assert len(played.requests) == 1
     assert types(bench.transcripts()[session])["assistant"] == 1
 
 
@@ -94,7 +94,7 @@ def test_the_named_client_is_found_first_then_the_path(tmp_path):
         find(str(tmp_path / "absent"), str(tmp_path))
 
 
-def started(script, cwd):
+def start_script(script, cwd):
     """A shell script in the place of an agent."""
     environment = {"PATH": os.environ["PATH"]}
     return AgentProcess(
@@ -104,7 +104,7 @@ def started(script, cwd):
 
 def test_output_that_is_not_json_is_passed_over(tmp_path):
     script = 'echo noise; echo "[1]"; echo "{\\"a\\": 1}"; echo trouble >&2'
-    process = started(script, tmp_path)
+    process = start_script(script, tmp_path)
 
     outcome = process.wait(10)
 
@@ -114,7 +114,7 @@ def test_output_that_is_not_json_is_passed_over(tmp_path):
 
 def test_a_child_that_ignores_the_signal_is_killed(tmp_path):
     script = "trap '' TERM; echo '{}'; while :; do sleep 0.1; done"
-    process = started(script, tmp_path)
+    process = start_script(script, tmp_path)
     until(process.records)
 
     assert process.stop().exit_code == -signal.SIGKILL
@@ -154,6 +154,6 @@ def test_what_a_surrounding_agent_leaves_is_not_passed_on():
         "AI_AGENT": "a",
         "FLIGHTLOG_HOME": "h",
     }
-    kept = {"PATH": "/bin", "HOME": "/root", "AI_AGENTS_DIR": "mine", "MY_ANTHROPIC_": "mine"}
+    own = {"PATH": "/bin", "HOME": "/root", "AI_AGENTS_DIR": "mine", "MY_ANTHROPIC_": "mine"}
 
-    assert clean_environment(left | kept) == kept
+    assert clean_environment(left | own) == own

@@ -53,7 +53,7 @@ def test_subagents_are_found_in_each_layout(tmp_path):
     assert sorted(subagent for _, subagent in below) == ["", "a18a8ad043c6ab8dd"]
 
 
-def test_nothing_there_is_nothing_found(tmp_path):
+def test_missing_directory_has_no_files(tmp_path):
     assert find_files(tmp_path / "absent").files == ()
     assert find_files(tmp_path / "absent").damage == ()
 
@@ -85,10 +85,10 @@ def test_a_file_whose_name_is_no_id_is_reported_and_left_alone(tmp_path, name):
     path = os.fsencode(tmp_path / "projects" / "shop") + b"/" + name + b".jsonl"
     Path(os.fsdecode(path)).write_bytes(b"{}\n")
 
-    told = find_files(tmp_path)
+    listing = find_files(tmp_path)
 
-    assert [item.session for item in told.files] == [SESSION]
-    assert [os.fsencode(span.path) for span in told.damage] == [path]
+    assert [item.session for item in listing.files] == [SESSION]
+    assert [os.fsencode(span.path) for span in listing.damage] == [path]
 
 
 def test_a_directory_of_subagents_without_an_id_is_reported(tmp_path):
@@ -129,14 +129,14 @@ def test_a_directory_named_like_a_transcript_is_no_transcript(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["b.jsonl", "agent-b.jsonl"])
-def test_a_pipe_does_not_keep_us_waiting(tmp_path, name):
+def test_named_pipe_is_reported_without_blocking(tmp_path, name):
     write(tmp_path, SESSION, user("hello"))
     os.mkfifo(tmp_path / "projects/shop" / name)
 
-    told = find_files(tmp_path)
+    listing = find_files(tmp_path)
 
-    assert [item.session for item in told.files] == [SESSION]
-    assert [span.reason for span in told.damage] == ["not a file"]
+    assert [item.session for item in listing.files] == [SESSION]
+    assert [span.reason for span in listing.damage] == ["not a file"]
 
 
 def test_links_that_go_in_circles_or_nowhere_hide_nothing(tmp_path):
@@ -166,10 +166,10 @@ def test_an_unreadable_directory_is_reported_and_hides_no_other(open_dir):
     (open_dir / "projects").chmod(0o755)
     (open_dir / "projects/closed").chmod(0)
 
-    told = run_unprivileged(lambda: find_transcripts(str(open_dir)))
+    listing = run_unprivileged(lambda: find_transcripts(str(open_dir)))
 
-    assert [item.session for item in told.files] == ["a"]
-    assert [(span.path, span.reason) for span in told.damage] == [
+    assert [item.session for item in listing.files] == ["a"]
+    assert [(span.path, span.reason) for span in listing.damage] == [
         (str(open_dir / "projects/closed"), "Permission denied")
     ]
 
@@ -189,9 +189,9 @@ def test_a_spilled_output_is_found_by_name_beside_its_transcript():
     main = SessionFile("/c/projects/p/s1.jsonl", "s1", 0, 0)
     subagent = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
 
-    for said in ("/somewhere/else/b7.txt", "../../../b7.txt", "b7.txt"):
-        assert spilled_output_path(main, said) == "/c/projects/p/s1/tool-results/b7.txt"
-        assert spilled_output_path(subagent, said) == "/c/projects/p/s1/tool-results/b7.txt"
+    for path in ("/somewhere/else/b7.txt", "../../../b7.txt", "b7.txt"):
+        assert spilled_output_path(main, path) == "/c/projects/p/s1/tool-results/b7.txt"
+        assert spilled_output_path(subagent, path) == "/c/projects/p/s1/tool-results/b7.txt"
     assert subagent_info_path(subagent) == "/c/projects/p/s1/subagents/agent-a1.meta.json"
 
 

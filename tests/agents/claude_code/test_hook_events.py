@@ -31,7 +31,7 @@ def test_every_event_registered_is_one_the_client_itself_lists(version):
 @pytest.mark.parametrize(
     "versions", [[], [""], ["2.1.325", "1.0.128"], ["2.1.325", ""], ["nightly"], ["2.x.1"]]
 )
-def test_in_doubt_only_what_all_versions_know_is_registered(versions):
+def test_unknown_version_registers_only_events_of_all_versions(versions):
     assert events_for(versions) == COMMON
 
 
@@ -46,6 +46,6 @@ def test_a_client_older_than_the_oldest_tried_is_refused():
         events_for(["1.0.50"])
 
 
-def test_what_would_disturb_the_agent_is_never_registered():
+def test_events_that_would_disturb_the_agent_are_not_registered():
     assert not set(LEFT_OUT) & set(events_for(["2.1.325"]))
     assert "MessageDisplay" in LEFT_OUT

@@ -17,8 +17,8 @@ from flightlog.model.entries import (
 from support.transcripts import user
 
 
-def prompt(said, **fields):
-    (event,) = user_events(user(said, **fields))
+def prompt(content, **fields):
+    (event,) = user_events(user(content, **fields))
     assert isinstance(event, UserPrompt)
     return event
 
@@ -29,12 +29,12 @@ def result(record):
     return event
 
 
-def returned(content="done", **fields):
+def make_tool_result(content="done", **fields):
     return user([{"type": "tool_result", "tool_use_id": "t1", "content": content}], **fields)
 
 
 @pytest.mark.parametrize(
-    ("said", "fields", "kind"),
+    ("content", "fields", "kind"),
     [
         ("do it", {}, PromptKind.HUMAN),
         ("do it", {"isMeta": True}, PromptKind.CLIENT),
@@ -46,6 +46,12 @@ def returned(content="done", **fields):
         ("go on", {"interruptedMessageId": "m"}, PromptKind.INTERRUPTION),
         ("done", {"turnOrigin": "task_notification"}, PromptKind.TASK),
         ("<task-notification>done", {}, PromptKind.TASK),
+        ("<bash-notification>done", {}, PromptKind.TASK),
+        ('<teammate-message teammate_id="t">done', {}, PromptKind.TASK),
+        ("Unknown skill: deploy", {}, PromptKind.COMMAND_OUTPUT),
+        ("Unknown skill: what is that?", {}, PromptKind.HUMAN),
+        ("Tool loaded.", {}, PromptKind.CLIENT),
+        ("Operation stopped by hook: no", {}, PromptKind.HOOK),
         ("<local-command-stdout>x</local-command-stdout>", {}, PromptKind.COMMAND_OUTPUT),
         ("<bash-stderr>x</bash-stderr>", {}, PromptKind.COMMAND_OUTPUT),
         ("  <command-name>/clear</command-name>", {}, PromptKind.COMMAND),
@@ -53,8 +59,8 @@ def returned(content="done", **fields):
         ("Stop hook feedback: no", {"isMeta": True}, PromptKind.HOOK),
     ],
 )
-def test_words_to_the_model_are_shown_by_speaker(said, fields, kind):
-    assert prompt(said, **fields).kind is kind
+def test_words_to_the_model_are_shown_by_speaker(content, fields, kind):
+    assert prompt(content, **fields).kind is kind
 
 
 def test_commands_are_written_as_they_were_typed():
@@ -77,7 +83,7 @@ def test_a_prompt_made_of_open_tags_takes_no_time():
 
 
 def test_a_tool_result_is_no_prompt_unless_words_stand_beside_it():
-    assert [type(event) for event in user_events(returned())] == [ToolResult]
+    assert [type(event) for event in user_events(make_tool_result())] == [ToolResult]
     beside = user(
         [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "and this"}]
     )
@@ -109,29 +115,36 @@ def test_the_structured_result_belongs_to_a_lone_result_only():
     detail = {"agentId": "a7", "totalTokens": 3}
     two = [{"type": "tool_result", "tool_use_id": name} for name in "ab"]
 
-    assert result(returned(toolUseResult=detail)).subagent == "a7"
+    assert result(make_tool_result(toolUseResult=detail)).subagent == "a7"
     assert [event.detail for event in user_events(user(two, toolUseResult=detail))] == [None, None]
-    assert result(returned(toolUseResult="Error: no")).detail == "Error: no"
+    assert result(make_tool_result(toolUseResult="Error: no")).detail == "Error: no"
 
 
-def test_a_spilled_output_says_where_it_lies():
-    said = "<persisted-output>\nFull output saved to: /x/tool-results/b1.txt\n\nPreview"
+def test_spilled_output_names_its_file():
+    output = "<persisted-output>\nFull output saved to: /x/tool-results/b1.txt\n\nPreview"
 
-    assert result(returned(said)).result_file == "/x/tool-results/b1.txt"
-    assert result(returned("nothing")).result_file == ""
+    assert result(make_tool_result(output)).result_file == "/x/tool-results/b1.txt"
+    assert result(make_tool_result("nothing")).result_file == ""
 
 
 def test_a_denied_call_says_by_whom():
     assert (
-        result(returned(permissionDecision={"decision": "reject", "source": "user"})).denial_reason
+        result(
+            make_tool_result(permissionDecision={"decision": "reject", "source": "user"})
+        ).denial_reason
         == "user"
     )
-    assert result(returned(permissionDecision={"decision": "reject"})).denial_reason == "rejected"
     assert (
-        result(returned(permissionDecision={"decision": "allow", "source": "user"})).denial_reason
+        result(make_tool_result(permissionDecision={"decision": "reject"})).denial_reason
+        == "rejected"
+    )
+    assert (
+        result(
+            make_tool_result(permissionDecision={"decision": "allow", "source": "user"})
+        ).denial_reason
         == ""
     )
-    assert result(returned(toolDenialKind="mode")).denial_reason == "mode"
+    assert result(make_tool_result(toolDenialKind="mode")).denial_reason == "mode"
 
 
 def test_a_rejection_that_only_the_result_names_is_a_denial():
@@ -174,7 +187,7 @@ def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():
 @pytest.mark.parametrize(
     "message", [None, 7, "x", [], {}, {"content": None}, {"content": [None, 1, "x", []]}]
 )
-def test_a_user_record_without_sense_is_an_empty_prompt(message):
+def test_malformed_user_record_is_an_empty_prompt(message):
     assert [type(event) for event in user_events({"type": "user", "message": message})] == [
         UserPrompt
     ]

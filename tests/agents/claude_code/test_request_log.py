@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.capture.rebuild import rebuild_requests
+from flightlog.agents.claude_code.rebuild import rebuild_requests
 from flightlog.agents.claude_code.source import SOURCE
 from support.recordings import CASES, archive
 

@@ -31,23 +31,23 @@ TOLD = lines(
 )
 
 
-def test_after_a_tool_before_a_prompt_and_at_the_very_start():
+def test_cut_works_after_a_tool_before_a_prompt_and_at_the_start():
     assert cut_transcript_before(TOLD, {"two"}) == TranscriptCut(5, "result")
     assert cut_transcript_before(TOLD, {"three"}) == TranscriptCut(8, "two")
     assert cut_transcript_before(TOLD, {"one"}) == TranscriptCut(0, is_fresh=True)
 
 
-def test_after_a_compaction_the_summary_is_the_last_word():
-    told = lines(
+def test_cut_after_a_compaction_keeps_only_the_summary():
+    transcript = lines(
         record("user", "sum", isCompactSummary=True),
         record("user", "go on"),
         record("assistant", "one"),
     )
 
-    assert cut_transcript_before(told, {"one"}) == TranscriptCut(1)
+    assert cut_transcript_before(transcript, {"one"}) == TranscriptCut(1)
 
 
-def test_damaged_lines_are_passed_over_and_an_unknown_response_is_said():
+def test_damaged_lines_are_skipped_and_unknown_responses_refused():
     assert cut_transcript_before([b"{broken\n", *TOLD], {"two"}) == TranscriptCut(6, "result")
     with pytest.raises(NotFound):
         cut_transcript_before(TOLD, {"no-such-record"})

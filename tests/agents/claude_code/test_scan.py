@@ -37,7 +37,7 @@ def session_file(path):
     return SessionFile(str(path), "s", 0, 0)
 
 
-def scanned(tmp_path, *lines, end=b"\n"):
+def scan_lines(tmp_path, *lines, end=b"\n"):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(lines) + end)
     return scan_usage(session_file(path))
@@ -59,11 +59,11 @@ def test_a_line_becomes_a_response(tmp_path):
         "server_tool_use": {"web_search_requests": 2},
     }
 
-    found = scanned(
+    scan = scan_lines(
         tmp_path, line(usage=usage, agentId="a1", isSidechain=True, isAbortedMidStream=True)
     )
 
-    assert [row_to_response(row) for row in found.rows] == [
+    assert [row_to_response(row) for row in scan.rows] == [
         ModelResponse(
             "msg_1",
             "s",
@@ -76,35 +76,35 @@ def test_a_line_becomes_a_response(tmp_path):
             True,
         )
     ]
-    assert found.first_ms == 1780308000250
+    assert scan.first_ms == 1780308000250
 
 
 def test_the_line_with_most_output_counts_and_then_the_earlier(tmp_path):
     late = "2026-06-01T11:00:00.000Z"
 
-    found = scanned(
+    scan = scan_lines(
         tmp_path, line(output=1), line(output=9, timestamp=late), line(output=9), line(output=2)
     )
 
-    assert [(row.output_tokens, row.at_ms) for row in found.rows] == [(9, 1780308000250)]
+    assert [(row.output_tokens, row.at_ms) for row in scan.rows] == [(9, 1780308000250)]
 
 
 def test_a_replay_under_another_request_stays_apart(tmp_path):
-    found = scanned(tmp_path, line(), line(requestId="req_2", isSidechain=True))
+    scan = scan_lines(tmp_path, line(), line(requestId="req_2", isSidechain=True))
 
-    assert [(row.request_id, row.subagent) for row in found.rows] == [("req_1", ""), ("req_2", "?")]
+    assert [(row.request_id, row.subagent) for row in scan.rows] == [("req_1", ""), ("req_2", "?")]
 
 
-def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
+def test_unpaid_responses_are_skipped(tmp_path):
     user = json.dumps(
         {"type": "user", "toolUseResult": {"usage": {"input_tokens": 5}}}, separators=(",", ":")
     )
 
-    found = scanned(
+    scan = scan_lines(
         tmp_path, user.encode(), line(model="<synthetic>"), b'{"type":"assistant"}', line(usage={})
     )
 
-    assert (len(found.rows), found.damaged_lines) == (1, 0)
+    assert (len(scan.rows), scan.damaged_lines) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -122,30 +122,30 @@ def test_what_is_not_a_paid_response_is_passed_over(tmp_path):
         (line(cwd="X").replace(b'"X"', b'"\\ud800"'), "msg_1", 5),
     ],
 )
-def test_odd_values_cost_a_field_not_the_line(tmp_path, odd, name, output):
-    found = scanned(tmp_path, odd)
+def test_odd_value_loses_its_field_and_not_the_line(tmp_path, odd, name, output):
+    scan = scan_lines(tmp_path, odd)
 
-    assert [(row.message_id, row.output_tokens) for row in found.rows] == [(name, output)]
-    assert found.damaged_lines == 0
+    assert [(row.message_id, row.output_tokens) for row in scan.rows] == [(name, output)]
+    assert scan.damaged_lines == 0
 
 
 def test_odd_lines_that_are_no_responses_are_not_counted(tmp_path):
-    found = scanned(
+    scan = scan_lines(
         tmp_path,
         line(name=3, type="user"),
         line(name=3, model="<synthetic>"),
     )
 
-    assert (found.rows, found.damaged_lines) == ([], 0)
+    assert (scan.rows, scan.damaged_lines) == ([], 0)
 
 
 @pytest.mark.parametrize("usage", [[], None, "x"])
 def test_a_response_without_counts_is_unknown(tmp_path, usage):
     bare = json.loads(line("b", uuid="u2"))
     del bare["message"]["usage"]
-    found = scanned(tmp_path, line("a"), line("c", usage=usage), json.dumps(bare).encode())
+    scan = scan_lines(tmp_path, line("a"), line("c", usage=usage), json.dumps(bare).encode())
 
-    qualities = {row.message_id: (row.quality, row.output_tokens) for row in found.rows}
+    qualities = {row.message_id: (row.quality, row.output_tokens) for row in scan.rows}
 
     assert qualities == {
         "a": (UsageQuality.EXACT, 5),
@@ -159,7 +159,7 @@ def test_a_response_without_counts_is_unknown(tmp_path, usage):
     [("2.1.7", 0), ("2.1.8", 1), ("2.1.29", 1), ("2.1.58", 1), ("2.1.59", 0), ("", 0), ("x", 0)],
 )
 def test_versions_that_never_wrote_final_counts_are_lower_bounds(tmp_path, version, quality):
-    (row,) = scanned(tmp_path, line("a", version=version)).rows
+    (row,) = scan_lines(tmp_path, line("a", version=version)).rows
 
     assert row.quality == quality
 
@@ -167,21 +167,21 @@ def test_versions_that_never_wrote_final_counts_are_lower_bounds(tmp_path, versi
 def test_a_line_without_any_id_is_counted_once(tmp_path):
     bare = line(name=None, requestId=None)
 
-    found = scanned(tmp_path, bare, bare)
+    scan = scan_lines(tmp_path, bare, bare)
 
-    assert len({row.message_id for row in found.rows}) == 1
+    assert len({row.message_id for row in scan.rows}) == 1
 
 
 def test_damage_is_counted_and_hides_nothing(tmp_path):
-    found = scanned(tmp_path, line("a"), line("b")[:-9], b'{"type":"cost-state"', line("c"))
+    scan = scan_lines(tmp_path, line("a"), line("b")[:-9], b'{"type":"cost-state"', line("c"))
 
-    assert [row.message_id for row in found.rows] == ["a", "c"]
-    assert found.damaged_lines == 2
+    assert [row.message_id for row in scan.rows] == ["a", "c"]
+    assert scan.damaged_lines == 2
 
 
 def test_a_torn_tail_waits_and_a_whole_one_counts_at_once(tmp_path):
-    torn = scanned(tmp_path, line("a"), line("b")[:-9], end=b"")
-    whole = scanned(tmp_path, line("a"), line("b"), end=b"")
+    torn = scan_lines(tmp_path, line("a"), line("b")[:-9], end=b"")
+    whole = scan_lines(tmp_path, line("a"), line("b"), end=b"")
 
     assert ([row.message_id for row in torn.rows], torn.damaged_lines) == (["a"], 0)
     assert [row.message_id for row in whole.rows] == ["a", "b"]
@@ -189,9 +189,9 @@ def test_a_torn_tail_waits_and_a_whole_one_counts_at_once(tmp_path):
 
 
 def test_a_line_longer_than_a_block_is_read_whole(tmp_path):
-    found = scanned(tmp_path, line("a"), line("b", text="x" * 3 * BLOCK_BYTES), line("c"))
+    scan = scan_lines(tmp_path, line("a"), line("b", text="x" * 3 * BLOCK_BYTES), line("c"))
 
-    assert [row.message_id for row in found.rows] == ["a", "b", "c"]
+    assert [row.message_id for row in scan.rows] == ["a", "b", "c"]
 
 
 def test_the_clients_own_totals_are_found(tmp_path):
@@ -200,14 +200,14 @@ def test_the_clients_own_totals_are_found(tmp_path):
     )
     quoted = b'{"x":{"type":"cost-state"}}'
 
-    found = scanned(tmp_path, line(), state, quoted)
-    unfinished = scanned(tmp_path, line(), state, end=b"")
+    scan = scan_lines(tmp_path, line(), state, quoted)
+    unfinished = scan_lines(tmp_path, line(), state, end=b"")
 
-    assert [(total.session, total.cost_usd) for total in found.totals] == [("s", 0.5)]
-    assert unfinished.totals == found.totals
+    assert [(total.session, total.cost_usd) for total in scan.totals] == [("s", 0.5)]
+    assert unfinished.totals == scan.totals
 
 
-def test_a_missing_or_unreadable_file_says_so(tmp_path):
+def test_missing_or_unreadable_file_is_reported(tmp_path):
     assert scan_usage(session_file(tmp_path / "none"), 7) == UsageScan(
         [], [], 7, error="No such file or directory"
     )
@@ -215,7 +215,7 @@ def test_a_missing_or_unreadable_file_says_so(tmp_path):
 
 
 def test_a_file_without_times_has_no_birth(tmp_path):
-    assert scanned(tmp_path, b"{}", b"not json").first_ms == 0
+    assert scan_lines(tmp_path, b"{}", b"not json").first_ms == 0
 
 
 @given(data=st.data())
@@ -239,7 +239,7 @@ def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parts[-4]}-{path.stem[:8]}")
 def test_the_scan_says_what_the_decoder_says(path):
-    found = scan_usage(session_file(path))
+    scan = scan_usage(session_file(path))
 
     entries = [
         entry for text in path.read_bytes().splitlines() for entry in decode_record(text) or []
@@ -260,12 +260,12 @@ def test_the_scan_says_what_the_decoder_says(path):
         for entry in entries
         if isinstance(reply := entry.event, AssistantReply) and not reply.is_synthetic
     ]
-    assert winners(found) == attribute_responses(slow, {}).responses
+    assert winners(scan) == attribute_responses(slow, {}).responses
     stated = [
         entry.event.client_totals
         for entry in entries
         if isinstance(entry.event, ClientTotalReported)
     ]
-    assert [(said.cost_usd, said.started_ms, said.models) for said in found.totals] == [
-        (said.cost_usd, said.started_ms, said.models) for said in stated
+    assert [(total.cost_usd, total.started_ms, total.models) for total in scan.totals] == [
+        (total.cost_usd, total.started_ms, total.models) for total in stated
     ]

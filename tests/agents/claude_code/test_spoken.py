@@ -43,7 +43,7 @@ def test_long_lived_cache_writes_are_separate():
     assert to_row(line, "s", "")[6:8] == (9, 4)
 
 
-def test_the_lane_is_the_files_or_the_lines():
+def test_subagent_is_named_by_the_file_or_the_line():
     by_agent, side = decode_reply(more=',"agentId":"a1"'), decode_reply(more=',"isSidechain":true')
     assert [thread_name(decode_reply()), thread_name(by_agent), thread_name(side)] == [
         "",
@@ -53,7 +53,7 @@ def test_the_lane_is_the_files_or_the_lines():
     assert to_row(by_agent, "s", "own").subagent == "own"
 
 
-def test_more_output_is_fuller_and_between_equals_the_earlier():
+def test_fullest_line_has_most_output_or_is_the_earliest():
     early, late = decode_reply(), decode_reply(stamp="2026-01-02T03:04:06Z")
     assert is_fuller(decode_reply(6), early)
     assert not is_fuller(early, decode_reply(6))

@@ -12,7 +12,7 @@ OTHER = "22222222-2222-4222-8222-222222222222"
 SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
 
 
-def noted(*paths):
+def read_titles(*paths):
     return [
         entry.event.text
         for entry in ClaudeCodeSource().titles(SessionFile(str(path), "s", 0, 0) for path in paths)
@@ -24,7 +24,7 @@ def test_titles_are_found_wherever_they_stand(tmp_path):
         tmp_path, OTHER, SUMMARY, user('say "summary" twice', 2), {**SUMMARY, "summary": "Second"}
     )
 
-    assert noted(path) == ["The shop opens", "Second"]
+    assert read_titles(path) == ["The shop opens", "Second"]
 
 
 def test_a_title_is_found_however_the_json_is_spaced(tmp_path):
@@ -35,7 +35,7 @@ def test_a_title_is_found_however_the_json_is_spaced(tmp_path):
         json.dumps(SUMMARY, indent=None, separators=(" , ", " : ")),
     )
 
-    assert noted(path) == ["The shop opens"] * 2
+    assert read_titles(path) == ["The shop opens"] * 2
 
 
 def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
@@ -43,7 +43,7 @@ def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
         tmp_path, OTHER, b'{"type":"summary","summary":', b'"summary"', b'"type":"summary"', b"\x00"
     )
 
-    assert noted(tmp_path / "gone.jsonl", broken) == []
+    assert read_titles(tmp_path / "gone.jsonl", broken) == []
 
 
 def test_the_titles_of_a_project_are_read_once(tmp_path):

@@ -104,7 +104,7 @@ def test_every_entry_has_its_location(tmp_path):
         assert (item.session, item.path) == (SESSION, str(path))
 
 
-def test_a_subagents_file_names_the_lane_of_its_records(tmp_path):
+def test_records_of_a_subagents_file_name_the_subagent(tmp_path):
     path = write(tmp_path, "agent-a1", user("one", 1, agentId="other", isSidechain=True))
 
     assert read(path, subagent="a1")[0].subagent == "a1"
@@ -133,14 +133,14 @@ def test_a_file_that_may_not_be_read_is_damage():
     path.write_text("{}")
     path.chmod(0)
 
-    told = run_unprivileged(lambda: [item.reason for item in read(path)])
+    reasons = run_unprivileged(lambda: [item.reason for item in read(path)])
     shutil.rmtree(root)
 
-    assert told == ["file system error: Permission denied"]
+    assert reasons == ["file system error: Permission denied"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", "nonsense", '{"agentType":1}', "\udcff"])
-def test_broken_facts_beside_a_subagent_are_no_facts(tmp_path, body):
+def test_broken_info_file_of_a_subagent_is_ignored(tmp_path, body):
     file = SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1")
     (tmp_path / "agent-a1.meta.json").write_bytes(body.encode("utf-8", "surrogateescape"))
 
@@ -150,14 +150,14 @@ def test_broken_facts_beside_a_subagent_are_no_facts(tmp_path, body):
     ) == SubagentInfo("a2")
 
 
-def test_the_facts_beside_a_subagent_link_it_to_its_call(tmp_path):
+def test_info_file_of_a_subagent_links_it_to_its_call(tmp_path):
     (tmp_path / "agent-a1.meta.json").write_text(
         '{"agentType":"Explore","description":"look","toolUseId":"t1"}'
     )
 
-    told = read_subagent_info(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
+    info = read_subagent_info(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
 
-    assert told == SubagentInfo("a1", "Explore", "look", "t1")
+    assert info == SubagentInfo("a1", "Explore", "look", "t1")
 
 
 SMALL = [
@@ -183,8 +183,8 @@ def test_random_damage_never_raises_and_loses_only_the_lines_it_hits(data):
         if passed < at + len(noise) and passed + len(line) > at:
             hit |= {place, place + 1} if at + len(noise) >= passed + len(line) else {place}
         passed += len(line)
-    kept = {item.key for item in items if isinstance(item, Entry)}
+    keys = {item.key for item in items if isinstance(item, Entry)}
     for place, line in enumerate(lines):
         uuid = json.loads(line).get("uuid")
         if place not in hit and uuid:
-            assert f"{uuid}:0" in kept
+            assert f"{uuid}:0" in keys

@@ -101,12 +101,12 @@ def test_commands_list_show_count_and_search_its_sessions(tmp_path):
     place = {"CODEX_HOME": str(tmp_path / "codex")}
 
     rows = json.loads(within(tmp_path, "session", "list", "--json", **place).out)
-    found = within(tmp_path, "session", "search", "agent:codex", "helper", **place)
+    searched = within(tmp_path, "session", "search", "agent:codex", "helper", **place)
     shown = within(tmp_path, "session", "show", rows[0]["session"], **place)
     usage = json.loads(within(tmp_path, "session", "usage", "--by", "agent", "--json", **place).out)
 
     assert {row["agent"] for row in rows} == {"codex"}
-    assert "I start a helper." in found.out
+    assert "I start a helper." in searched.out
     assert f"codex {rows[0]['version']}, /home/dev/project" in shown.out
     wires = [path.read_text().splitlines() for path in RECORDINGS.rglob("wire.jsonl")]
     assert [row["agent"] for row in usage["rows"]] == ["codex"]

@@ -47,7 +47,7 @@ def event(kind, **fields):
     return "event_msg", {"type": kind, **fields}
 
 
-def completed(kind, **fields):
+def make_completed_item(kind, **fields):
     return event("item_completed", item={"type": kind, **fields})
 
 
@@ -163,7 +163,9 @@ def test_an_interruption_and_the_text_of_a_hook_are_shown(tmp_path):
     home = write_rollout(
         tmp_path,
         event("user_message", message="Go on."),
-        completed("HookPrompt", fragments=[{"text": "Run the tests."}, 7, {"text": "Again."}]),
+        make_completed_item(
+            "HookPrompt", fragments=[{"text": "Run the tests."}, 7, {"text": "Again."}]
+        ),
         event("turn_aborted", reason="interrupted"),
     )
 
@@ -190,7 +192,7 @@ def test_a_plan_is_a_remark_of_the_client(tmp_path):
     home = write_rollout(
         tmp_path,
         event("user_message", message="Plan it."),
-        completed("Plan", id="p", text="1. Read. 2. Write."),
+        make_completed_item("Plan", id="p", text="1. Read. 2. Write."),
     )
 
     (note,) = read_session(home).turns[0].items

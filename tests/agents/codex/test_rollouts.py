@@ -13,7 +13,7 @@ from flightlog.model.session import NoteKind
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.views.atif.writer import AtifOptions, build_trajectory
 from support.codex_rollouts import CASES, home_of, read_archive, total_usage, wire_usage
-from support.judges import validated
+from support.judges import validate_files
 from support.real_clients import make_machine
 from support.scripted_apis.openai_responses import decode_usage
 
@@ -255,7 +255,7 @@ def test_harbor_accepts_every_trajectory(tmp_path):
             (tmp_path / session.id / path).write_bytes(body)
 
     files = sorted(tmp_path.glob("0*/**/*.json"))
-    errors = {path: errors for path, errors in validated("0.25.0", files).items() if errors}
+    errors = {path: errors for path, errors in validate_files("0.25.0", files).items() if errors}
     assert (len(files) >= len(archive.recordings), errors) == (True, {})
 
 

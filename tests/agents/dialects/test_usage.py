@@ -31,9 +31,12 @@ def test_a_value_that_is_no_object_counts_nothing():
 
 
 def test_cache_writes_are_separated_by_lifetime():
-    said = {"cache_creation_input_tokens": 100, "cache_creation": {"ephemeral_1h_input_tokens": 30}}
+    counts = {
+        "cache_creation_input_tokens": 100,
+        "cache_creation": {"ephemeral_1h_input_tokens": 30},
+    }
 
-    assert decode_usage(said) == Usage(cache_write_tokens=100, cache_write_1h_tokens=30)
+    assert decode_usage(counts) == Usage(cache_write_tokens=100, cache_write_1h_tokens=30)
     assert decode_usage({"cache_creation_input_tokens": 100}) == Usage(cache_write_tokens=100)
 
 

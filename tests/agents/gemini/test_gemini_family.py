@@ -116,7 +116,7 @@ def test_damage_is_read_around_and_reported(case, tmp_path):
     listing = find_agent(name).find([str(home)])
     file = next(file for file in listing.files if file.path == str(path))
     damage = [item for item in find_agent(name).source.entries(file) if isinstance(item, Damage)]
-    assert [found.path for found in listing.damage] == [str(odd)]
+    assert [span.path for span in listing.damage] == [str(odd)]
     assert len(damage) == 3
     assert len(read_events(name, home, UnknownRecord)) >= 2
     assert total_usage(name, home) == wire_usage(case)
@@ -145,12 +145,12 @@ def test_commands_work_on_the_sessions(name, tmp_path):
     listed = json.loads(within(None, "session", "list", "--json", **places).out)
     session = next(row["session"] for row in listed if row["tool_calls"] == 4)
     shown = within(None, "session", "show", session, **places).out
-    found = within(None, "session", "search", f"greeting agent:{name}", **places).out
+    hits = within(None, "session", "search", f"greeting agent:{name}", **places).out
     usage = json.loads(within(None, "session", "usage", "--by", "agent", "--json", **places).out)
 
     assert {row["agent"] for row in listed} == {name}
     assert shown.count("✗") == 2
-    assert session[:8] in found
+    assert session[:8] in hits
     assert [row["agent"] for row in usage["rows"]] == [name]
     assert usage["rows"][0]["output_tokens"] == total_usage(name, home).output_tokens
 

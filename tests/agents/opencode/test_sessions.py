@@ -372,7 +372,7 @@ def test_commands_know_sessions_of_opencode(home):
     more = {"XDG_DATA_HOME": str(home / ".local/share"), "FLIGHTLOG_HOME": str(home / "data")}
     name = find(home).files[0].session
 
-    listed, shown, counted, found = (
+    listed, shown, counted, searched = (
         within(None, *words, **more)
         for words in (
             ("session", "list", "--json"),
@@ -386,7 +386,7 @@ def test_commands_know_sessions_of_opencode(home):
     assert "general: Look for a file" in shown.out
     (row,) = json.loads(counted.out)["rows"]
     assert (row["agent"], row["input_tokens"], row["output_tokens"]) == ("opencode", 15_610, 104)
-    assert name[:8] in found.out
+    assert name[:8] in searched.out
 
 
 def test_times_out_of_range_are_unknown_and_hide_no_session(home):

@@ -37,11 +37,11 @@ def tokens(total, reasoning=0, **counts):
 def test_usage_equals_the_wire_without_the_call_for_the_title(case, tmp_path):
     title = DECODE["chat"](wire_lines(case)[0]["usage"])
 
-    found = report(lay_out_home(tmp_path, case))
+    usage_report = report(lay_out_home(tmp_path, case))
 
-    assert found.total.usage == wire_usage(case) - title
-    assert found.total.unknown_responses == 0
-    assert [gap for truth in found.reconciliations for gap in truth.gaps] == []
+    assert usage_report.total.usage == wire_usage(case) - title
+    assert usage_report.total.unknown_responses == 0
+    assert [gap for truth in usage_report.reconciliations for gap in truth.gaps] == []
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,17 @@ def test_reasoning_is_output_and_cached_tokens_are_no_input(recorded, usage):
 def test_a_response_that_a_fork_copied_counts_in_the_original(tmp_path):
     home = lay_out_home(tmp_path, f"{VERSION}/forked-session")
 
-    found = report(home)
+    usage_report = report(home)
 
     archive = Archive({"opencode": (str(home / FOLDER),)})
-    contexts = [archive.thread_contexts(row.key).get("", ThreadContext()) for row in found.rows]
+    contexts = [
+        archive.thread_contexts(row.key).get("", ThreadContext()) for row in usage_report.rows
+    ]
     # The prompt and its answer.
     assert sorted(len(context.copied_message_ids) for context in contexts) == [0, 2]
-    rows = sorted((row.usage.input_tokens, row.responses) for row in found.rows)
+    rows = sorted((row.usage.input_tokens, row.responses) for row in usage_report.rows)
     assert rows == [(7000, 1), (14_150, 2)]
-    inherited = {truth.inherited for truth in found.reconciliations}
+    inherited = {truth.inherited for truth in usage_report.reconciliations}
     assert inherited == {Usage(), Usage(7000, 4)}
 
 
@@ -107,9 +109,9 @@ def test_without_counts_usage_is_unknown_and_not_zero(tmp_path):
 
 
 def test_a_refused_request_is_no_response(tmp_path):
-    found = report(lay_out_home(tmp_path, f"{VERSION}/api-error"))
+    usage_report = report(lay_out_home(tmp_path, f"{VERSION}/api-error"))
 
-    assert (found.total.responses, found.total.unknown_responses) == (1, 0)
+    assert (usage_report.total.responses, usage_report.total.unknown_responses) == (1, 0)
 
 
 def test_a_command_that_a_person_ran_is_no_response(tmp_path):
@@ -122,19 +124,19 @@ def test_a_command_that_a_person_ran_is_no_response(tmp_path):
         zero,
     )
 
-    found = report(home)
+    usage_report = report(home)
 
     (session,) = Archive({"opencode": (str(home / FOLDER),)}).iter_sessions()
-    assert (found.total.responses, found.total.unknown_responses) == (2, 0)
+    assert (usage_report.total.responses, usage_report.total.unknown_responses) == (2, 0)
     assert [step.cost_usd for step in session.steps] == [None, 0.0]
 
 
 def test_a_model_without_price_costs_what_the_client_said(tmp_path):
-    found = report(lay_out_home(tmp_path, f"{VERSION}/subagent"))
+    usage_report = report(lay_out_home(tmp_path, f"{VERSION}/subagent"))
 
-    (truth,) = found.reconciliations
-    assert found.total.cost.source is CostSource.CLIENT
-    assert found.total.cost.usd == pytest.approx(truth.client.cost_usd) == 0.02157
+    (truth,) = usage_report.reconciliations
+    assert usage_report.total.cost.source is CostSource.CLIENT
+    assert usage_report.total.cost.usd == pytest.approx(truth.client.cost_usd) == 0.02157
 
 
 def test_the_real_client_is_counted_while_its_database_has_a_log(tmp_path):
@@ -160,7 +162,7 @@ def test_the_client_total_is_not_that_of_one_model_of_several(tmp_path):
         " (SELECT id FROM message ORDER BY time_created DESC LIMIT 1)",
     )
 
-    found = Archive({"opencode": (str(home / FOLDER),)}).usage_report(Breakdown.MODEL, UTC)
+    usage_report = Archive({"opencode": (str(home / FOLDER),)}).usage_report(Breakdown.MODEL, UTC)
 
-    costs = {row.key: row.cost.usd for row in found.rows}
+    costs = {row.key: row.cost.usd for row in usage_report.rows}
     assert costs["scripted"] == pytest.approx(client_usd / 6, rel=0.2)

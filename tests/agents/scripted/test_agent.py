@@ -19,7 +19,7 @@ def tool(name, **given):
     return {"blocks": [{"tool": name, "input": given}]}
 
 
-def worked(where, *replies):
+def run_agent(where, *replies):
     """Let the agent work; return its last words and the session as it was recorded."""
     project = where / "project"
     project.mkdir()
@@ -37,7 +37,7 @@ def outputs(session):
 
 
 def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):
-    words, session = worked(
+    words, session = run_agent(
         tmp_path,
         tool("Write", file_path="a.txt", content="one\n"),
         tool("Edit", file_path="a.txt", old_string="one", new_string="two"),
@@ -53,7 +53,7 @@ def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "error"),
     [
         ("Hologram", {}, "No such tool: Hologram"),
         ("Write", {"content": "x"}, "The argument 'file_path' is missing."),
@@ -69,14 +69,14 @@ def test_tools_are_run_for_real_and_recorded_as_the_client_does(tmp_path):
         ("Bash", {"command": "kill -9 $$"}, "Exit code -9"),
     ],
 )
-def test_a_tool_that_fails_is_a_result_and_not_the_end(tmp_path, name, given, said):
+def test_a_tool_that_fails_is_a_result_and_not_the_end(tmp_path, name, given, error):
     make = tool("Bash", command=r"printf 'x' > text; printf '\377' > binary")
 
-    words, session = worked(tmp_path, make, tool(name, **given))
+    words, session = run_agent(tmp_path, make, tool(name, **given))
 
     assert words == "done"
     assert outputs(session)[1][1] is True
-    assert said.lower() in outputs(session)[1][0].lower()
+    assert error.lower() in outputs(session)[1][0].lower()
 
 
 def test_a_model_that_is_not_there_is_unavailable(tmp_path):
@@ -95,9 +95,9 @@ def test_a_proxy_of_the_environment_has_no_part_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
 
-    assert worked(tmp_path)[0] == "done"
+    assert run_agent(tmp_path)[0] == "done"
 
 
 def test_an_agent_that_never_rests_is_stopped(tmp_path):
     with pytest.raises(Unavailable, match="did not finish"):
-        worked(tmp_path, *(tool("Bash", command="true") for _ in range(agent.STEPS_MAX + 1)))
+        run_agent(tmp_path, *(tool("Bash", command="true") for _ in range(agent.STEPS_MAX + 1)))

@@ -28,11 +28,11 @@ SCENARIO = parse_scenario(
 
 def ask(*messages, headers=CLI, **body):
     roles = {"u": "user", "a": "assistant", "s": "system"}
-    said = [{"role": roles[role], "content": content} for role, content in messages]
+    conversation = [{"role": roles[role], "content": content} for role, content in messages]
     request = decode_request(
         "/v1/messages",
         headers,
-        {"model": "m", "tools": [{"name": "Bash"}], "messages": said} | body,
+        {"model": "m", "tools": [{"name": "Bash"}], "messages": conversation} | body,
     )
     chosen = choose_reply(SCENARIO, request)
     return None if chosen is None else (chosen.rule, chosen.reply.text)
@@ -116,15 +116,20 @@ def test_rules_may_take_compaction_and_side_calls_over():
             ]
         }
     )
-    said = [{"role": "user", "content": "CRITICAL: Respond with TEXT ONLY"}]
+    conversation = [{"role": "user", "content": "CRITICAL: Respond with TEXT ONLY"}]
 
-    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said})).rule == "mine"
     assert (
-        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0]})).rule
+        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": conversation})).rule
+        == "mine"
+    )
+    assert (
+        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": conversation[:0]})).rule
         == "title"
     )
     assert (
-        choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0], "tools": [1]}))
+        choose_reply(
+            own, decode_request("/v1/messages", CLI, {"messages": conversation[:0], "tools": [1]})
+        )
         is None
     )
 

@@ -31,8 +31,10 @@ def call(model, method="POST", path="/v1/messages?beta=true", body=None, **heade
 
 
 def ask(model, *, stream=True, messages=(), **more):
-    said = list(messages) or [{"role": "user", "content": "hello"}]
-    return call(model, body={"model": "scripted-1", "stream": stream, "messages": said} | more)
+    conversation = list(messages) or [{"role": "user", "content": "hello"}]
+    return call(
+        model, body={"model": "scripted-1", "stream": stream, "messages": conversation} | more
+    )
 
 
 def events(data):

@@ -26,7 +26,7 @@ from flightlog.model.runtime import Job
 from support import labs
 from support.cluster import cluster
 from support.paying import PaidReply, message, paying
-from support.sampled import KEY, SCRIPT, copied, finished, holds
+from support.sampled import KEY, SCRIPT, copy_run, holds, make_run
 from support.waiting import below, command_line, until
 
 GRID = Sweep(
@@ -40,7 +40,7 @@ ALL = 2 * 2 * 2 * 5
 
 @pytest.fixture(scope="module")
 def source_run(tmp_path_factory):
-    return finished(tmp_path_factory.mktemp("made"))
+    return make_run(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def machines(tmp_path_factory):
 
 
 @pytest.fixture
-def doomed(tmp_path_factory):
+def failing_cluster(tmp_path_factory):
     """Machines of which one will die."""
     with _cluster(tmp_path_factory.mktemp("doomed")) as running:
         yield running
@@ -89,24 +89,24 @@ def samples_of(run):
     return {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("sample_*.json")}
 
 
-def test_a_rate_holds_for_all_machines_together(source_run, machines, tmp_path):
-    run = copied(source_run, tmp_path)
+def test_rate_limit_holds_across_all_machines(source_run, machines, tmp_path):
+    run = copy_run(source_run, tmp_path)
 
     with paying() as till:
         ask(run, till.url, machines.address, Sweep(requests=(2,), count=8))
         del till.at[:]
         began = time.monotonic()
-        told = ask(run, till.url, machines.address, Sweep(requests=(2,), count=16), per_minute=600)
+        batch = ask(run, till.url, machines.address, Sweep(requests=(2,), count=16), per_minute=600)
 
-    assert told["samples"] == 16
+    assert batch["samples"] == 16
     # A busy machine makes one late, never early.
     assert all(at - began >= 0.1 * number for number, at in enumerate(sorted(till.at)))
 
 
 def test_a_cluster_leaves_the_same_files_even_when_a_worker_dies(
-    source_run, doomed, tmp_path, monkeypatch
+    source_run, failing_cluster, tmp_path, monkeypatch
 ):
-    here, there = copied(source_run, tmp_path / "here"), copied(source_run, tmp_path / "there")
+    here, there = copy_run(source_run, tmp_path / "here"), copy_run(source_run, tmp_path / "there")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     with paying(answer_by_body) as till:
         local = ask(here, till.url, "local")
@@ -114,44 +114,44 @@ def test_a_cluster_leaves_the_same_files_even_when_a_worker_dies(
     # The key is the workers' own: whoever asks has none.
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     with paying(answer_by_body) as till:
-        victim = threading.Thread(target=_killed_in_the_middle, args=(doomed, till))
+        victim = threading.Thread(target=_kill_in_the_middle, args=(failing_cluster, till))
         victim.start()
-        spread = ask(there, till.url, doomed.address)
+        spread = ask(there, till.url, failing_cluster.address)
         victim.join()
 
     assert (local["samples"], spread["samples"], spread["errors"]) == (ALL, ALL, 0)
     assert samples_of(there) == samples_of(here)
     assert len(samples_of(there)) == ALL
-    assert doomed.workers[0].poll() is not None
+    assert failing_cluster.workers[0].poll() is not None
     # What the dead worker had on its way was asked once more, and nothing else.
     assert sum(till.paid.values()) - ALL <= 2
     assert max(till.paid.values()) <= 2
     assert holds(there, KEY) == []
 
 
-def _killed_in_the_middle(machines, till):
+def _kill_in_the_middle(machines, till):
     while len(till.came) < ALL // 2:
         time.sleep(0.005)
     machines.workers[0].kill()
     machines.workers[0].wait()
 
 
-async def _opened(there):
+async def _enter_cluster(there):
     async with there:
         raise AssertionError("nobody is there")
 
 
-def test_a_place_that_is_none_is_said():
+def test_unknown_executor_address_is_refused():
     with pytest.raises(Invalid, match="not an executor"):
-        asyncio.run(_opened(open_executor("ssh://somewhere", 1)))
+        asyncio.run(_enter_cluster(open_executor("ssh://somewhere", 1)))
 
 
-def test_a_scheduler_that_does_not_answer_is_said():
+def test_unreachable_scheduler_is_reported():
     with pytest.raises(Unavailable, match="no scheduler answers"):
-        asyncio.run(_opened(dask("tcp://127.0.0.1:1", 0.5)))
+        asyncio.run(_enter_cluster(dask("tcp://127.0.0.1:1", 0.5)))
 
 
-def test_a_worker_that_knows_no_such_work_says_so(machines):
+def test_worker_reports_an_unknown_kind_of_job(machines):
     with open_job_queue(machines.address) as submit:
         asked = submit(Job("flightlog-test-1", "brew coffee", b""))
 
@@ -169,10 +169,10 @@ def test_a_job_in_its_own_process_reports_its_error_and_hint(tmp_path, monkeypat
     assert caught.value.hint == "flightlog lab list"
 
 
-def ended(book):
+def list_endings(book):
     return [
-        (each.session_dir, book.state.last_attempt(each.session_dir).stop_reason)
-        for each in book.planned_sessions()
+        (session.session_dir, book.state.last_attempt(session.session_dir).stop_reason)
+        for session in book.planned_sessions()
     ]
 
 
@@ -187,8 +187,8 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     )
     here = labs.run(tmp_path / "again", same)
 
-    assert ended(book) == ended(here)
-    assert [name for name, reason in ended(book) if reason == "completed"] == [
+    assert list_endings(book) == list_endings(here)
+    assert [name for name, reason in list_endings(book) if reason == "completed"] == [
         f"session_01_r0{number}" for number in (1, 2, 3)
     ]
     mine, theirs = labs.meta(book), labs.meta(here)
@@ -202,18 +202,22 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     assert not (tmp_path / "runs" / ".work-spread").exists()
 
 
-def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed, capfd):
+def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(
+    tmp_path, failing_cluster, capfd
+):
     slow = {
         "rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]
     }
     labs.run(tmp_path, labs.config(tmp_path, slow, "do it", engine="scripted"))
-    found = open_replay_source(open_runtime(), tmp_path / "runs", "run", 1, 0)
-    before = doomed.workers[0].poll()
+    source = open_replay_source(open_runtime(), tmp_path / "runs", "run", 1, 0)
+    before = failing_cluster.workers[0].poll()
 
     def strike():
-        worker = doomed.workers[0]
+        worker = failing_cluster.workers[0]
         until(
-            lambda: [each for each in below(worker.pid) if "scripted" in command_line(each)],
+            lambda: [
+                process for process in below(worker.pid) if "scripted" in command_line(process)
+            ],
             limit_s=60,
         )
         worker.kill()
@@ -221,16 +225,16 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     striking = threading.Thread(target=strike)
     striking.start()
     books = replay_session(
-        open_runtime(on=doomed.address), found, 2, ReplayOptions(count=4), lambda *_: None
+        open_runtime(on=failing_cluster.address), source, 2, ReplayOptions(count=4), lambda *_: None
     )
     striking.join()
 
     assert before is None
-    assert [each.state.end.stop_reason for each in books] == ["completed"] * 4
-    assert [each.state.last_attempt("session_01").stop_reason for each in books] == [
+    assert [branch.state.end.stop_reason for branch in books] == ["completed"] * 4
+    assert [branch.state.last_attempt("session_01").stop_reason for branch in books] == [
         "completed"
     ] * 4
-    tries = [len(each.state.attempts["session_01"]) for each in books]
+    tries = [len(branch.state.attempts["session_01"]) for branch in books]
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"
     shown = capfd.readouterr().err
@@ -242,7 +246,7 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
 def test_a_cluster_without_workers_says_so_and_ends(tmp_path, capsys):
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LANG": "C.UTF-8"}
 
-    async def submitted(address):
+    async def submit_job(address):
         async with dask(address, worker_s=6.0) as jobs:
             await jobs.submit(Job("flightlog-test-none", "archive", b""))
 
@@ -250,7 +254,7 @@ def test_a_cluster_without_workers_says_so_and_ends(tmp_path, capsys):
         cluster(tmp_path, env, workers=0) as idle,
         pytest.raises(Unavailable, match="no worker joined tcp") as raised,
     ):
-        asyncio.run(submitted(idle.address))
+        asyncio.run(submit_job(idle.address))
 
     assert raised.value.hint.startswith("start one: dask worker tcp://")
     assert "waiting up to 6 s for one" in capsys.readouterr().err

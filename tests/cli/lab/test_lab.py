@@ -8,7 +8,7 @@ import pytest
 from support.cli_runs import FLIGHTLOG, within
 from support.labs import apply, environment, lines
 from support.recordings import config_dir
-from support.sampled import finished
+from support.sampled import make_run
 
 CONFIG = """
 model: claude-opus-5-5
@@ -50,7 +50,7 @@ def harness(root, *words):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
+def test_run_is_configured_carried_out_and_inspected_by_step(place):
     code, out, err = harness(
         place, "run", "run.yaml", "--run-name", "try", "--tag", "second", "--json"
     )
@@ -70,7 +70,7 @@ def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
     code, _, err = harness(place, "inspect", "try#99")
     assert (code, "has no session 99" in err) == (1, True)
     changed = json.loads(harness(place, "inspect", "tr", "--json")[1])["file_changes"]
-    assert [each["path"] for each in changed] == ["made.txt"], (
+    assert [change["path"] for change in changed] == ["made.txt"], (
         "the memory file was seeded before the baseline"
     )
 
@@ -104,7 +104,7 @@ def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("run",), 2, "either CONFIG or --resume"),
         (("run", "absent.yaml"), 1, "no such configuration"),
@@ -115,27 +115,27 @@ def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
         (("collect",), 2, "name a SESSION"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_a_next_step(place, words, code, said):
+def test_impossible_command_is_refused_with_a_next_step(place, words, code, message):
     (place / "bad.yaml").write_text(CONFIG + "session_mod: chained\n")
 
     got, _, err = harness(place, *words)
 
-    assert (got, said in err) == (code, True), err
+    assert (got, message in err) == (code, True), err
 
 
 def test_recorded_sessions_become_runs_whose_changes_say_they_are_rebuilt(tmp_path):
-    found = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
+    config = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
 
-    def collected(*words):
-        told = within(found, "lab", *words, "--runs-dir", str(tmp_path / "runs"), "--json")
-        assert told.code == 0, told.err
-        return json.loads(told.out)
+    def collect_runs(*words):
+        ran = within(config, "lab", *words, "--runs-dir", str(tmp_path / "runs"), "--json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
 
-    assert [row["status"] for row in collected("collect", "--list")] == ["not collected"]
+    assert [row["status"] for row in collect_runs("collect", "--list")] == ["not collected"]
     assert not (tmp_path / "runs").exists()
-    (made,) = collected("collect", "--all", "--projects-dir", str(found))
+    (made,) = collect_runs("collect", "--all", "--projects-dir", str(config))
     assert made["status"] == "collected"
-    assert [row["status"] for row in collected("collect", "--all")] == ["there already"]
+    assert [row["status"] for row in collect_runs("collect", "--all")] == ["there already"]
 
     entries = lines(tmp_path / "runs" / made["run_name"] / "state_changelog.jsonl")
     assert {entry["rebuilt_from"] for entry in entries} == {"the client's patch"}
@@ -144,14 +144,14 @@ def test_recorded_sessions_become_runs_whose_changes_say_they_are_rebuilt(tmp_pa
     for entry in entries:
         apply(tmp_path / "again", entry["diff"].encode(), "-p0")
     assert (tmp_path / "again" / entries[0]["file_path"]).exists()
-    meta = collected("inspect", made["run_name"])
+    meta = collect_runs("inspect", made["run_name"])
     assert "rebuilt" in meta["permission_note"]
     assert meta["total_file_writes"] == len(entries)
-    assert collected("inspect", made["run_name"] + "#1.1")["request"] is None
+    assert collect_runs("inspect", made["run_name"] + "#1.1")["request"] is None
 
 
-def test_asking_again_from_the_command_line(tmp_path):
-    finished(tmp_path)
+def test_resample_command_sends_recorded_requests_again(tmp_path):
+    make_run(tmp_path)
     run = tmp_path / "runs" / "run"
 
     def harness(*words, stdin=""):
@@ -187,7 +187,7 @@ def test_asking_again_from_the_command_line(tmp_path):
     nothing = harness("resample-edit", "run", "--request", "2")
     shown = harness("resample", "run", "--list-requests")
 
-    assert [each["turn"] for each in listed] == [1, 2, 3]
+    assert [request["turn"] for request in listed] == [1, 2, 3]
     assert asked.returncode == 0, asked.stderr
     assert "session_01/resamples/request_002" in asked.stdout
     assert "2/2" in asked.stdout

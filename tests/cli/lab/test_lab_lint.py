@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from support.atif_documents import changed, embedded, sound
+from support.atif_documents import embed_subagent, replace_value, sound
 from support.cli_runs import FLIGHTLOG, environment, within
 from support.recordings import config_dir
 
@@ -25,7 +25,7 @@ def test_a_sound_trajectory_is_ok(tmp_path):
 
 
 def test_errors_are_reported_with_rule_and_location_and_fail(tmp_path):
-    wrong = changed(sound(), "steps.1.metrics.cached_tokens", 101)
+    wrong = replace_value(sound(), "steps.1.metrics.cached_tokens", 101)
     ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", wrong)))
 
     assert ran.code == 1
@@ -35,7 +35,9 @@ def test_errors_are_reported_with_rule_and_location_and_fail(tmp_path):
 
 def test_warnings_fail_only_when_asked_to(tmp_path):
     path = str(
-        put(tmp_path / "t.json", changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z"))
+        put(
+            tmp_path / "t.json", replace_value(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z")
+        )
     )
 
     assert within(tmp_path, "lab", "lint", path).code == 0
@@ -43,35 +45,37 @@ def test_warnings_fail_only_when_asked_to(tmp_path):
 
 
 def test_a_directory_is_searched_and_other_json_is_left_alone(tmp_path):
-    put(tmp_path / "run" / "session_01" / "trajectory.json", embedded())
+    put(tmp_path / "run" / "session_01" / "trajectory.json", embed_subagent())
     put(tmp_path / "run" / "run_meta.json", {"schema_version": 1})
     (tmp_path / "run" / "broken.json").write_text("{")
     ran = within(tmp_path, "lab", "lint", str(tmp_path / "run"), "--json")
 
-    assert [each["path"].rsplit("/", 1)[1] for each in json.loads(ran.out)] == ["trajectory.json"]
+    assert [report["path"].rsplit("/", 1)[1] for report in json.loads(ran.out)] == [
+        "trajectory.json"
+    ]
 
 
 @pytest.mark.parametrize("name", ["gone", "."])
-def test_where_there_is_nothing_the_next_step_is_said(tmp_path, name):
+def test_directory_without_trajectories_gets_a_next_step(tmp_path, name):
     ran = within(tmp_path, "lab", "lint", str(tmp_path / name))
 
     assert ran.code == 1
     assert "trajectory" in ran.err
 
 
-def test_a_file_asked_for_by_name_counts_whatever_it_holds(tmp_path):
+def test_named_file_is_linted_whatever_it_holds(tmp_path):
     (tmp_path / "t.json").write_text("{")
 
     assert "not-json" in within(tmp_path, "lab", "lint", str(tmp_path / "t.json")).out
 
 
-def test_a_name_no_file_can_have_is_a_file_that_is_not_there(tmp_path):
+def test_impossible_file_name_is_reported_as_missing(tmp_path):
     path = put(tmp_path / "t.json", sound(continued_trajectory_ref="a\0b"))
 
     assert "missing-file" in within(tmp_path, "lab", "lint", str(path)).out
 
 
-def test_what_a_file_says_cannot_act_on_the_terminal(tmp_path):
+def test_text_of_a_file_is_inert_on_the_terminal(tmp_path):
     ran = within(
         tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound(**{"\x1b[2Jgone": 1})))
     )
@@ -79,26 +83,26 @@ def test_what_a_file_says_cannot_act_on_the_terminal(tmp_path):
     assert "\x1b" not in ran.out
 
 
-def test_what_the_recording_had_is_held_against_the_trajectory(tmp_path):
+def test_trajectory_is_compared_with_its_recording(tmp_path):
     config = config_dir(tmp_path / "config", "2.1.325/subagent-foreground")
     out = tmp_path / "out"
     within(config, "session", "export", "7575a0bb", "--atif", "--output", str(out))
-    told = json.loads((out / "trajectory.json").read_text())
-    put(out / "trajectory.json", changed(told, "steps", told["steps"][:-1]))
+    trajectory = json.loads((out / "trajectory.json").read_text())
+    put(out / "trajectory.json", replace_value(trajectory, "steps", trajectory["steps"][:-1]))
 
-    found = {
-        each["path"].rsplit("/", 1)[1]: each
-        for each in json.loads(within(config, "lab", "lint", str(out), "--json").out)
+    reports = {
+        report["path"].rsplit("/", 1)[1]: report
+        for report in json.loads(within(config, "lab", "lint", str(out), "--json").out)
     }
-    rows = {row["element"]: row for row in found["trajectory.json"]["fidelity"]}
+    rows = {row["element"]: row for row in reports["trajectory.json"]["fidelity"]}
 
     assert (
         rows["texts of the agent"]["recorded_count"],
         rows["texts of the agent"]["exported_count"],
     ) == (3, 2)
     assert rows["subagents"]["exported_count"] == rows["subagents"]["recorded_count"] == 1
-    assert found["subagent_general-purpose_a18a8ad043c6ab8dd.json"]["fidelity"] is None
-    assert "step-count" in {finding["rule"] for finding in found["trajectory.json"]["findings"]}
+    assert reports["subagent_general-purpose_a18a8ad043c6ab8dd.json"]["fidelity"] is None
+    assert "step-count" in {finding["rule"] for finding in reports["trajectory.json"]["findings"]}
 
 
 def test_in_a_run_the_transcript_beside_the_trajectory_is_what_counts(tmp_path):
@@ -110,8 +114,10 @@ def test_in_a_run_the_transcript_beside_the_trajectory_is_what_counts(tmp_path):
     shutil.copy(main, out / "transcript.jsonl")
     shutil.copytree(main.with_suffix("") / "subagents", out / "subagents")
 
-    told = json.loads(within(tmp_path / "elsewhere", "lab", "lint", str(out), "--json").out)
-    rows = next(each["fidelity"] for each in told if each["path"].endswith("/trajectory.json"))
+    reports = json.loads(within(tmp_path / "elsewhere", "lab", "lint", str(out), "--json").out)
+    rows = next(
+        report["fidelity"] for report in reports if report["path"].endswith("/trajectory.json")
+    )
 
     assert {row["element"] for row in rows if row["exported_count"] < row["recorded_count"]} == {
         "structured results"

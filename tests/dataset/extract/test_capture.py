@@ -65,7 +65,7 @@ def test_turn_becomes_a_chat_and_its_calls_actions_with_document_names(ground):
     }
 
 
-def test_without_consent_no_word_is_written_but_how_many_there_were(ground):
+def test_without_consent_only_the_number_of_words_is_written(ground):
     ground.on().write(
         SESSION,
         *turn(1, "Our plan is zebra.", "I like zebra.", ("Bash", {"command": "zebra"}, "zebra")),
@@ -117,7 +117,7 @@ def test_a_turn_that_grows_is_one_row_that_says_the_latest(ground):
     assert len(ground.shards) > 3
 
 
-def test_the_work_of_a_capture_is_that_of_the_new_turns(ground):
+def test_capture_works_on_new_turns_only(ground):
     """O(new turns): what a long session costs at its end is what a short one costs."""
     ground.on()
     records = [record for number in range(1, 41) for record in turn(number, "x", "y", read(ground))]
@@ -135,11 +135,11 @@ def test_the_work_of_a_capture_is_that_of_the_new_turns(ground):
 
 @settings(max_examples=25)
 @given(cuts=st.sets(st.integers(1, 40), max_size=8), seed=st.randoms(use_true_random=False))
-def test_captured_in_pieces_is_captured_at_once(tmp_path_factory, cuts, seed):
+def test_capturing_in_pieces_equals_capturing_at_once(tmp_path_factory, cuts, seed):
     pieces, once = (Ground(tmp_path_factory.mktemp("ground")).on() for _ in range(2))
     made = [list(turn(number, f"ask {number}", f"say {number}", *[read(pieces)] * seed.randint(0, 3)))
             for number in range(1, 7)]  # fmt: skip
-    records = [record for each in made for record in each]
+    records = [record for batch in made for record in batch]
     for cut in sorted({*cuts, len(records)}):
         pieces.write(SESSION, *records[:cut])
         capture_session(pieces.kit(), pieces.recording(SESSION))
@@ -196,12 +196,12 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
 
 def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
     made = ground.commit("Fix it")
-    said = (
+    reply = (
         "Bash",
         {"command": "git commit -m 'Fix it'"},
         f"[main {made[:7]}] Fix it\n 1 file changed",
     )
-    ground.on().write(SESSION, *turn(1, "Fix.", "Fixed.", said), *turn(2))
+    ground.on().write(SESSION, *turn(1, "Fix.", "Fixed.", reply), *turn(2))
 
     capture_session(ground.kit(), ground.recording(SESSION))
 
@@ -217,17 +217,17 @@ def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
     assert not any("x@example.com" in shard.read_text() for shard in ground.shards)
 
 
-def test_telling_all_of_it_writes_only_what_the_files_lack(ground):
+def test_capturing_a_whole_session_writes_only_missing_rows(ground):
     ground.on().write(SESSION, *turn(1), *turn(2), *turn(3))
     capture_session(ground.kit(), ground.recording(SESSION))
     ground.shards[0].unlink()
 
-    found = [
+    row_counts = [
         capture_whole_session(ground.kit(), ground.recording(SESSION), ground.book).rows
         for _ in range(2)
     ]
 
-    assert found == [4, 0]
+    assert row_counts == [4, 0]
     assert len(ground.rows("chat")) == 3
 
 
@@ -349,6 +349,6 @@ def test_user_feedback_of_the_older_layout_is_imported(ground, words):
 
     rows = {row["id"]: (row.get("feedback"), row.get("feedback_comment"))
             for row in ground.rows("chat")}  # fmt: skip
-    said = {"b": "too slow", "c": "ask first"} if words else {}
+    comments = {"b": "too slow", "c": "ask first"} if words else {}
     ratings = {"a": "good", "b": "bad"}
-    assert rows == {name: (ratings.get(name), said.get(name)) for name in forms}
+    assert rows == {name: (ratings.get(name), comments.get(name)) for name in forms}

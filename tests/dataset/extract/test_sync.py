@@ -27,7 +27,7 @@ def run(ground, **more):
     return sync_dataset(kit, iter_own_sessions(kit.archive, ground.place))
 
 
-def tracked(ground):
+def read_tracked_files(ground):
     return {
         path.relative_to(ground.top): path.read_bytes()
         for path in ground.place.root.rglob("*")
@@ -39,13 +39,13 @@ def test_three_runs_are_byte_equal(ground):
     ground.write(ONE, *turn(1), *turn(2))
     ground.write(TWO, *turn(3))
     first = run(ground)
-    after = tracked(ground)
+    after = read_tracked_files(ground)
 
     again = [run(ground).rows for _ in range(2)]
 
     assert (first.sessions, first.rows) == (2, 6)
     assert again == [0, 0]
-    assert tracked(ground) == after
+    assert read_tracked_files(ground) == after
 
 
 def test_sessions_of_other_directories_are_left_alone(ground, tmp_path):
@@ -75,9 +75,9 @@ def test_the_older_layout_is_taken_in_once_under_todays_names(ground):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(body if isinstance(body, str) else json.dumps(body))
 
-    found = [run(ground).imported_rows for _ in range(2)]
+    row_counts = [run(ground).imported_rows for _ in range(2)]
 
-    assert found == [3, 0]
+    assert row_counts == [3, 0]
     (chat,), (session,), (action,) = (
         ground.rows("chat"),
         ground.rows("session"),
@@ -120,7 +120,7 @@ def test_commit_rows_have_no_author_and_a_revert_is_its_own_update(ground):
     assert rows[made]["reverted"] is True
     assert rows[made]["files_changed"] == ["b.txt"]
     assert rows[made]["seconds_since_last_commit"] >= 0
-    assert b"x@example.com" not in b"".join(tracked(ground).values())
+    assert b"x@example.com" not in b"".join(read_tracked_files(ground).values())
 
 
 def test_new_commits_alone_are_looked_at(ground):

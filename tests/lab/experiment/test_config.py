@@ -22,13 +22,13 @@ TASK = {"id": "one", "directory": "work", "prompt": "Do it.", "verifiers": ["tru
 ARM = {"name": "base", "model": "claude-opus-5-5"}
 
 
-def parsed(folder, task=TASK, arms=(ARM,), **more):
+def parse(folder, task=TASK, arms=(ARM,), **more):
     data = {"tasks": [task], "arms": list(arms)} | more
     return parse_experiment(json.dumps(data), folder, "file")
 
 
 def test_paths_are_relative_to_the_file_and_defaults_are_set(tmp_path):
-    config = parsed(tmp_path, TASK | {"setup": "make"})
+    config = parse(tmp_path, TASK | {"setup": "make"})
 
     (task,) = config.tasks
     assert task.directory == str(tmp_path / "work")
@@ -40,7 +40,7 @@ def test_paths_are_relative_to_the_file_and_defaults_are_set(tmp_path):
 @pytest.mark.parametrize("key", ["container", "image", "dockerfile", "docker_image"])
 def test_a_task_with_a_container_is_refused_with_the_reason(tmp_path, key):
     with pytest.raises(Misconfigured, match="flightlog starts none") as refused:
-        parsed(tmp_path, TASK | {key: "python:3.12"})
+        parse(tmp_path, TASK | {key: "python:3.12"})
 
     assert "setup" in refused.value.hint
 
@@ -80,16 +80,29 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path, more, message):
     [({"max_turns": 0}, {}), ({"timeout_seconds": -1}, {}), ({}, {"env": {"A_TOKEN": "plain"}})],
 )
 def test_a_setting_that_runs_refuse_is_refused_before_the_start(tmp_path, task, arm):
-    config = parsed(tmp_path, TASK | task, (ARM | arm,))
+    config = parse(tmp_path, TASK | task, (ARM | arm,))
 
     with pytest.raises(Misconfigured, match="the experiment cannot be used"):
         build_run_config(tmp_path / "exp", config, ("one", "base"), None)
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("def other(work): pass", "has no function f"), ("def (", "is not Python")],
+)
+def test_a_verifier_whose_function_is_missing_is_refused_before_the_start(tmp_path, code, message):
+    (tmp_path / "checks.py").write_text(code)
+    config = parse(tmp_path, TASK | {"verifiers": [{"function": "checks.py:f"}]})
+
+    with pytest.raises(Invalid, match=message):
+        freeze_files(tmp_path / "exp", config)
+
+
 def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
     other = ARM | {"name": "careful", "system_prompt": "Test first.", "tools": ["Read"]}
+    other["agent"] = "claude-code"  # another spelling of the same agent
 
-    differences = arm_differences(parsed(tmp_path, arms=(ARM, other)).arms)
+    differences = arm_differences(parse(tmp_path, arms=(ARM, other)).arms)
 
     assert differences["system_prompt"] == ["", "Test first."]
     assert set(differences) == {"system_prompt", "tools"}
@@ -111,7 +124,7 @@ def test_a_reference_is_resolved_only_for_a_listed_variable():
 
 def test_an_arm_becomes_a_run_with_its_overlay(tmp_path):
     arm = ARM | {"claude_md": "Be brief.", "settings": {"model": "x"}, "system_prompt": "Hello."}
-    config = freeze_files(tmp_path / "exp", parsed(tmp_path, arms=(arm,)))
+    config = freeze_files(tmp_path / "exp", parse(tmp_path, arms=(arm,)))
 
     run = build_run_config(tmp_path / "exp", config, ("one", "base"), 0.5)
 
@@ -125,7 +138,7 @@ def test_an_arm_becomes_a_run_with_its_overlay(tmp_path):
 def test_a_verifier_may_be_text_code_or_a_function(tmp_path):
     listed = ["make test", {"python": "print(1)"}, {"function": "c.py:score"}]
 
-    (task,) = parsed(tmp_path, TASK | {"verifiers": listed}).tasks
+    (task,) = parse(tmp_path, TASK | {"verifiers": listed}).tasks
 
     assert [verifier.command for verifier in task.verifiers] == [
         "make test",
@@ -140,11 +153,11 @@ def test_a_hidden_file_outside_the_work_tree_is_refused(tmp_path):
     task = TASK | {"verifiers": [{"command": "true", "files": {"../h": "h"}}]}
 
     with pytest.raises(Invalid, match="outside the work tree"):
-        freeze_files(tmp_path / "exp", parsed(tmp_path, task))
+        freeze_files(tmp_path / "exp", parse(tmp_path, task))
 
 
 def test_added_attempts_stay_within_the_limit_of_an_experiment(tmp_path):
-    config = parsed(tmp_path, attempts=CELLS_MAX - 1)
+    config = parse(tmp_path, attempts=CELLS_MAX - 1)
 
     _check_count(config, 1)
     with pytest.raises(Invalid, match="at most 100,000"):
@@ -155,7 +168,7 @@ def test_hostile_text_in_a_report_is_inert(tmp_path):
     evil = "<script>x</script>\x1b]0;t\x07 [a](javascript:x) ![i](http://x.example/i)"
     task = TASK | {"verifiers": [{"name": evil, "command": "true"}]}
     arms = (ARM, ARM | {"name": "other", "system_prompt": evil})
-    report = build_report(parsed(tmp_path, task, arms, hypothesis=evil), {})
+    report = build_report(parse(tmp_path, task, arms, hypothesis=evil), {})
 
     shown = MarkdownIt("commonmark", {"html": True}).enable("table").render(render_markdown(report))
     page = render_html(report, {})

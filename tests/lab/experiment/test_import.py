@@ -3,7 +3,7 @@
 import json
 
 from support.experiments import flightlog, harness
-from support.judges import HARBORS, imported, validated
+from support.judges import HARBORS, import_trajectories, validate_files
 
 
 def step(number, source, message, **more):
@@ -11,7 +11,7 @@ def step(number, source, message, **more):
     return {"step_id": number, "source": source, "message": message, "timestamp": at, **more}
 
 
-def called(number, name, text):
+def make_call_step(number, name, text):
     """A step of an agent that calls one tool."""
     call = {"tool_call_id": "call_1", "function_name": name, "arguments": {"keystrokes": "ls\n"}}
     metrics = {"prompt_tokens": 100 * number, "completion_tokens": 10, "cached_tokens": 40}
@@ -26,7 +26,7 @@ def trial(folder, name, reward, *texts):
     steps = [
         step(1, "system", "You work in a terminal."),
         step(2, "user", "Repair the price."),
-        *(called(number, "bash_command", text) for number, text in enumerate(texts, 3)),
+        *(make_call_step(number, "bash_command", text) for number, text in enumerate(texts, 3)),
     ]
     helper = {
         "schema_version": "ATIF-v1.7",
@@ -71,13 +71,17 @@ def test_harbor_trials_become_runs_with_their_rewards(tmp_path):
     assert linted.code == 0, linted.out
 
 
-def test_what_is_written_of_a_foreign_trajectory_passes_every_judge(tmp_path):
+def test_imported_trajectory_is_valid_for_every_validator(tmp_path):
     trial(tmp_path / "jobs", "fix__a", 1.0, "I look.", "I repair it.")
     harness(tmp_path, "collect", "jobs")
     written = sorted((tmp_path / "runs").rglob("session_01/**/trajectory*.json"))
 
-    errors = [found for version in HARBORS for found in validated(version, written).values()]
-    (counts,) = imported(tmp_path / "runs").values()
+    errors = [
+        errors_of_file
+        for version in HARBORS
+        for errors_of_file in validate_files(version, written).values()
+    ]
+    (counts,) = import_trajectories(tmp_path / "runs").values()
 
     assert errors == [[]] * len(HARBORS) * len(written)
     assert written

@@ -20,7 +20,7 @@ def results(root):
     return lines(path) if path.exists() else []
 
 
-def killed_twice(root, more):
+def kill_twice(root, more):
     """Run an experiment, kill its process twice on the way, and let it end."""
     whole = more["tasks"] * 2 * more["attempts"]
     peaks = []
@@ -38,41 +38,58 @@ def killed_twice(root, more):
 
 
 def check_killed(root, ended, whole):
-    told = report(root)
-    scored = [(each["task"], each["arm"], each["attempt"]) for each in results(root)]
+    document = report(root)
+    scored = [(result["task"], result["arm"], result["attempt"]) for result in results(root)]
     assert ended.code == 0, ended.err
     assert len(scored) == len(set(scored)) == whole
-    assert len({cell["session"] for cell in told["cells"]}) == whole
-    for cell in told["cells"]:
+    assert len({cell["session"] for cell in document["cells"]}) == whole
+    for cell in document["cells"]:
         events = lines(root / "runs" / cell["run"] / ".journal.jsonl")
-        ends = [each["stop_reason"] for each in events if each["kind"] == "session_ended"]
+        ends = [event["stop_reason"] for event in events if event["kind"] == "session_ended"]
         assert ends.count("completed") == 1
     assert harness(root, "experiment", "resume", "prices").err.count("passed") == 0
     assert len(results(root)) == whole
-    return told
+    return document
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_experiment(tmp_path_factory):
     """An experiment with the real client whose process was killed twice, and its report."""
     root = tmp_path_factory.mktemp("experiment")
     strong = {"model": "claude-haiku-4-5", "system_prompt": "Be exact.", "claude_md": "Be brief."}
     more = {"tasks": 1, "agent": "claude_code", "attempts": 2, "strong": strong}
-    return root, check_killed(root, killed_twice(root, more), 4)
+    return root, check_killed(root, kill_twice(root, more), 4)
 
 
-def test_killed_experiment_has_each_result_once(finished):
-    root, told = finished
+def test_a_corrected_file_runs_again_if_only_its_setup_failed(tmp_path):
+    path = experiment_file(tmp_path)
+    written = path.read_text()
+    path.write_text(written.replace("echo ready > setup.txt", "exit 3"))
+    failed = harness(tmp_path, "experiment", "run", str(path))
+    path.write_text(written)
 
-    weak, strong = told["arms"]
+    ran = harness(tmp_path, "experiment", "run", str(path))
+    again = harness(tmp_path, "experiment", "run", str(path))
+
+    assert "run the file again" in failed.err
+    assert (ran.code, report(tmp_path)["done"]) == (0, 2), ran.err
+    assert (again.code, "resume prices" in again.err) == (75, True)
+
+
+def test_killed_experiment_has_each_result_once(finished_experiment):
+    root, document = finished_experiment
+
+    weak, strong = document["arms"]
     assert (weak["name"], weak["attempts"], weak["pass_at_1"]) == ("weak", 2, 0.0)
     assert (strong["name"], strong["attempts"], strong["pass_at_1"]) == ("strong", 2, 1.0)
     assert strong["interval"]["low"] < 1 == strong["interval"]["high"]
     assert strong["cost_usd"] > 0
     assert strong["pass_at_k"] == {"1": 1.0, "2": 1.0}
-    (tested,) = [each for each in told["comparisons"] if each["p_value"] is not None]
+    (tested,) = [
+        comparison for comparison in document["comparisons"] if comparison["p_value"] is not None
+    ]
     assert (tested["outcome"], tested["difference"]) == ("tests", 1.0)
-    cell = told["cells"][1]
+    cell = document["cells"][1]
     assert (cell["task"], cell["arm"], cell["attempt"]) == ("task-1", "strong", 1)
     assert cell["scores"]["tests"] == 1
     assert cell["scores"]["length"] == 0.5
@@ -80,21 +97,23 @@ def test_killed_experiment_has_each_result_once(finished):
     assert git(root / "shop", "status", "--porcelain") == ""
 
 
-def test_the_agent_sees_neither_later_commits_nor_hidden_files(finished):
-    root, told = finished
+def test_the_agent_sees_neither_later_commits_nor_hidden_files(finished_experiment):
+    root, document = finished_experiment
 
-    shown = harness(root, "inspect", f"{told['cells'][0]['run']}#1.1", "--json")
-    changes = {each["file_path"]: each["diff"] for each in json.loads(shown.out)["file_changes"]}
+    shown = harness(root, "inspect", f"{document['cells'][0]['run']}#1.1", "--json")
+    changes = {
+        change["file_path"]: change["diff"] for change in json.loads(shown.out)["file_changes"]
+    }
 
     assert "+1\n" in changes["commits.txt"]
     assert "setup.txt" in changes["seen.txt"]
     assert "check.py" not in changes["seen.txt"]
 
 
-def test_a_cell_can_be_branched_by_the_command_it_offers(finished):
-    root, told = finished
+def test_a_cell_can_be_branched_by_the_command_it_offers(finished_experiment):
+    root, document = finished_experiment
 
-    words = told["cells"][0]["branch_command"].split()
+    words = document["cells"][0]["branch_command"].split()
     branched = harness(root, *words[2:-2], "--verify", "grep -q bad result.txt", "--json")
 
     assert branched.code == 0, branched.err
@@ -102,9 +121,9 @@ def test_a_cell_can_be_branched_by_the_command_it_offers(finished):
     assert session["verifiers"][-1]["passed"]
 
 
-def test_an_attempt_goes_on_with_the_settings_of_another_arm(finished):
-    root, told = finished
-    cell = told["cells"][0]
+def test_an_attempt_goes_on_with_the_settings_of_another_arm(finished_experiment):
+    root, document = finished_experiment
+    cell = document["cells"][0]
     run, turn = cell["run"], ["--turn", "2"]
 
     ran = harness(root, "replay", run, *turn, "--arm", "strong", "--json")
@@ -125,13 +144,25 @@ def test_an_attempt_goes_on_with_the_settings_of_another_arm(finished):
     assert canonical_value(sent) == canonical_value(first["messages"])
     assert all("Be exact." in json.dumps(request["system"]) for request in requests)
     assert "Be exact." not in json.dumps(first["system"])
-    assert [each["passed"] for each in meta["sessions"][0]["verifiers"]] == [True, False]
+    assert [verifier["passed"] for verifier in meta["sessions"][0]["verifiers"]] == [True, False]
     assert none.code == 1
     assert "arms: weak, strong" in none.err
 
 
-def test_report_is_one_file_that_runs_and_loads_nothing(finished):
-    root, told = finished
+def test_an_arm_may_have_settings_that_the_recorded_one_lacks(finished_experiment):
+    root, document = finished_experiment
+    words = ("replay", document["cells"][1]["run"], "--turn", "2", "--arm", "weak", "--json")
+
+    ran = harness(root, *words)
+
+    assert ran.code == 0, ran.err
+    made = json.loads(ran.out)[0]["replay"]["certificate"]
+    assert made["context"] == "exact"
+    assert {place[: len("messages[")] for place in made["replacements"]} == {"messages["}
+
+
+def test_report_is_one_file_that_runs_and_loads_nothing(finished_experiment):
+    root, document = finished_experiment
 
     began = time.process_time()
     ran = harness(
@@ -151,12 +182,12 @@ def test_report_is_one_file_that_runs_and_loads_nothing(finished):
     assert time.process_time() - began < 2
     assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", text)
     assert anchors == set(re.findall(r'id="(cell-[^"]+)"', text))
-    assert len(anchors) == len(told["cells"])
+    assert len(anchors) == len(document["cells"])
     assert "| task-1 | ✗✗ | ✓✓ |" in (root / "r.md").read_text()
 
 
-def test_the_page_links_each_cell_to_its_deciding_step(finished, monkeypatch):
-    root, told = finished
+def test_the_page_links_each_cell_to_its_deciding_step(finished_experiment, monkeypatch):
+    root, document = finished_experiment
     monkeypatch.chdir(root)
 
     with running(root / "home") as pages:
@@ -166,64 +197,64 @@ def test_the_page_links_each_cell_to_its_deciding_step(finished, monkeypatch):
         step = pages.ask(links[0].removeprefix(WEB_ROOT))
 
     assert "/lab/experiments/prices" in listed
-    assert f"{told['cells'][0]['run']} --turn 2 --arm strong" in text
-    assert f">{told['cells'][0]['run']}</a>" not in listed
-    assert len(links) == len(told["cells"])
+    assert f"{document['cells'][0]['run']} --turn 2 --arm strong" in text
+    assert f">{document['cells'][0]['run']}</a>" not in listed
+    assert len(links) == len(document["cells"])
     assert step.status == 200
     assert "result.txt" in step.text
 
 
-def test_list_and_run_show_what_verifiers_found(finished):
-    root, told = finished
+def test_list_and_run_show_what_verifiers_found(finished_experiment):
+    root, document = finished_experiment
 
     listed = harness(root, "list").out
-    shown = harness(root, "inspect", told["cells"][0]["run"]).out
+    shown = harness(root, "inspect", document["cells"][0]["run"]).out
 
     assert re.search(r"prices .*experiment +4/4 +2/8", listed)
     assert "tests failed, length failed" in shown
 
 
 @pytest.fixture(scope="module")
-def continued(tmp_path_factory):
+def continued_experiment(tmp_path_factory):
     """An experiment that ran out of budget, got more, got more attempts, and was tampered with."""
     root = tmp_path_factory.mktemp("continued")
     file = experiment_file(root, attempts=1, max_budget_usd=0.002, max_parallel=1)
-    told = {"stopped": harness(root, "experiment", "run", str(file))}
-    told["spent"] = report(root)["cost_usd"]
-    told["ended"] = harness(root, "experiment", "resume", "prices", "--max-budget-usd", "1")
-    told["before"] = report(root)["cells"]
-    told["added"] = harness(root, "experiment", "add-attempts", "prices", "1")
-    told["after"] = report(root)["cells"]
-    told["status"] = harness(root, "experiment", "status").out
+    steps = {"stopped": harness(root, "experiment", "run", str(file))}
+    steps["spent"] = report(root)["cost_usd"]
+    steps["ended"] = harness(root, "experiment", "resume", "prices", "--max-budget-usd", "1")
+    steps["before"] = report(root)["cells"]
+    steps["added"] = harness(root, "experiment", "add-attempts", "prices", "1")
+    steps["after"] = report(root)["cells"]
+    steps["status"] = harness(root, "experiment", "status").out
     config = root / "runs" / "prices" / "experiment.json"
     config.write_text(config.read_text().replace("python3 check.py", "touch /tmp/taken"))
-    told["refused"] = harness(root, "experiment", "add-attempts", "prices", "1")
-    return told | {"results": results(root)}
+    steps["refused"] = harness(root, "experiment", "add-attempts", "prices", "1")
+    return steps | {"results": results(root)}
 
 
-def test_a_budget_stops_the_experiment_and_more_continues_it(continued):
-    stopped = continued["stopped"]
+def test_a_budget_stops_the_experiment_and_more_continues_it(continued_experiment):
+    stopped = continued_experiment["stopped"]
 
     assert stopped.code == 69
     assert "budget" in stopped.err
     assert "--max-budget-usd" in stopped.err
-    assert 0 < continued["spent"] <= 0.004
-    assert continued["ended"].code == 0, continued["ended"].err
-    assert len(continued["before"]) == 2
+    assert 0 < continued_experiment["spent"] <= 0.004
+    assert continued_experiment["ended"].code == 0, continued_experiment["ended"].err
+    assert len(continued_experiment["before"]) == 2
 
 
-def test_added_attempts_keep_the_earlier_results(continued):
-    assert continued["added"].code == 0, continued["added"].err
-    assert continued["after"][:2] == continued["before"]
-    assert len(continued["after"]) == 4
-    assert "4/4" in continued["status"]
+def test_added_attempts_keep_the_earlier_results(continued_experiment):
+    assert continued_experiment["added"].code == 0, continued_experiment["added"].err
+    assert continued_experiment["after"][:2] == continued_experiment["before"]
+    assert len(continued_experiment["after"]) == 4
+    assert "4/4" in continued_experiment["status"]
 
 
-def test_a_changed_experiment_needs_consent_to_go_on(continued):
-    kinds = [each["kind"] for each in continued["results"]]
+def test_a_changed_experiment_needs_consent_to_go_on(continued_experiment):
+    kinds = [record["kind"] for record in continued_experiment["results"]]
 
-    assert continued["refused"].code == 4
-    assert "was not started here" in continued["refused"].err
+    assert continued_experiment["refused"].code == 4
+    assert "was not started here" in continued_experiment["refused"].err
     assert kinds.count("attempt_scored") == 4
     assert kinds.count("attempts_added") == 2
 
@@ -260,11 +291,11 @@ def test_foreign_tasks_need_consent_and_get_only_listed_variables(tmp_path):
 def test_120_attempts_killed_twice_have_120_results(tmp_path):
     more = {"tasks": 20, "agent": "claude_code", "attempts": 3, "max_parallel": 4}
 
-    told = check_killed(tmp_path, killed_twice(tmp_path, more), 120)
+    document = check_killed(tmp_path, kill_twice(tmp_path, more), 120)
 
     began = time.monotonic()
     report(tmp_path)
     assert time.monotonic() - began < 2
-    assert [arm["pass_at_1"] for arm in told["arms"]] == [0.0, 1.0]
-    assert told["comparisons"][0]["p_value_adjusted"] <= 0.05
+    assert [arm["pass_at_1"] for arm in document["arms"]] == [0.0, 1.0]
+    assert document["comparisons"][0]["p_value_adjusted"] <= 0.05
     shutil.rmtree(tmp_path / "runs")

@@ -13,6 +13,7 @@ from flightlog.lab.experiment.config import (
     ExperimentTask,
     ExperimentVerifier,
 )
+from flightlog.lab.experiment.report import build_report, format_amount, summarize_design
 from flightlog.lab.experiment.scores import (
     compare_arms,
     deciding_step,
@@ -107,19 +108,60 @@ def test_equal_arms_give_a_false_finding_in_at_most_5_of_100(size):
     assert false <= 0.05 * EXPERIMENTS, false
 
 
-@pytest.mark.parametrize("size", [(1, 20), (20, 1), (4, 5)])
+@pytest.mark.parametrize("size", [(1, 20), (20, 1), (4, 5), (10, 2)])
 def test_three_of_ten_against_eight_of_ten_is_found_at_twenty(size):
     rng = np.random.default_rng(3)
     config = experiment(*size)
     chances = {"base": np.full(size[0], 0.3), "other": np.full(size[0], 0.8)}
 
-    found = sum(
+    detected = sum(
         compare_arms(config, attempts_of(rng, config, chances))[0].is_finding
         for _ in range(EXPERIMENTS)
     )
 
-    assert found >= 0.8 * EXPERIMENTS, found
+    assert detected >= 0.8 * EXPERIMENTS, detected
     assert detectable_difference(config) == pytest.approx(0.48, abs=0.03)
+
+
+@pytest.mark.parametrize("size", [(3, 3), (4, 5)])
+def test_intervals_of_costs_at_few_tasks_cover_the_truth(size):
+    rng = np.random.default_rng(6)
+    config = experiment(*size)
+    covered = 0
+
+    for _ in range(COVERAGE_EXPERIMENTS):
+        scored = [
+            replace(attempt, scores={"cost_usd": float(rng.lognormal(0, 0.5))})
+            for attempt in attempts_of(rng, config, dict.fromkeys(("base", "other"), [1] * size[0]))
+        ]
+        interval = estimate_arm(config, scored, "base").outcomes["cost_usd"].interval
+        covered += interval.low <= np.exp(0.125) <= interval.high
+
+    assert covered >= 0.93 * COVERAGE_EXPERIMENTS, covered
+
+
+def test_an_arm_that_is_always_better_at_five_of_eight_tasks_is_no_finding():
+    config = experiment(8, 5)
+    chances = {"base": [0] * 5 + [1, 0, 0], "other": [1] * 5 + [0, 0, 0]}
+
+    compared = compare_arms(config, attempts_of(np.random.default_rng(7), config, chances))
+
+    assert not compared[0].is_finding
+
+
+@pytest.mark.parametrize("size", [(1, 3), (2, 2), (5, 1)])
+def test_no_difference_is_detectable_with_too_few_attempts(size):
+    assert detectable_difference(experiment(*size)) is None
+    assert detectable_difference(experiment(*size, arms=("base",))) is None
+
+
+def test_the_design_names_unscored_tasks_and_the_unit_of_the_difference():
+    config = experiment(2, 10)
+    tasks = (config.tasks[0], replace(config.tasks[1], verifiers=()))
+
+    assert "not in pass@1: t1." in summarize_design(build_report(replace(config, tasks=tasks), {}))
+    cost = summarize_design(build_report(replace(config, primary="cost_usd"), {}))
+    assert "0.9 standard deviations" in cost
 
 
 def test_pass_at_k_is_the_share_of_draws_with_a_pass():
@@ -143,11 +185,19 @@ def test_only_the_primary_outcome_is_tested_and_holm_covers_every_pair():
 
     compared = compare_arms(config, scored)
 
-    tested = [(each.baseline, each.arm) for each in compared if each.p_value is not None]
+    tested = [
+        (comparison.baseline, comparison.arm)
+        for comparison in compared
+        if comparison.p_value is not None
+    ]
     assert tested == [("base", "other"), ("base", "third"), ("other", "third")]
-    assert {each.outcome for each in compared if each.p_value is None} == {"cost_usd"}
-    smallest = min(each.p_value for each in compared if each.p_value is not None)
-    assert min(each.p_value_adjusted or 1 for each in compared) == pytest.approx(3 * smallest)
+    assert {comparison.outcome for comparison in compared if comparison.p_value is None} == {
+        "cost_usd"
+    }
+    smallest = min(comparison.p_value for comparison in compared if comparison.p_value is not None)
+    assert min(comparison.p_value_adjusted or 1 for comparison in compared) == pytest.approx(
+        3 * smallest
+    )
 
 
 def test_the_deciding_step_is_the_first_that_no_other_result_took():
@@ -162,3 +212,8 @@ def test_the_deciding_step_is_the_first_that_no_other_result_took():
     assert deciding_step(bad, [good, bad], "tests") == 2
     assert deciding_step(good, [good, bad], "tests") == 2
     assert deciding_step(good, [good], "tests") == 3
+
+
+def test_large_amounts_are_shown_without_an_exponent():
+    assert format_amount("tokens", -40_548.4) == "-40,548"
+    assert format_amount("steps", 2.5) == "2.5"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from support.replays import recorded
+from support.replays import recording_ground
 
 
 @pytest.fixture(scope="package")
 def ground(tmp_path_factory):
-    with recorded(tmp_path_factory.mktemp("replay")) as made:
+    with recording_ground(tmp_path_factory.mktemp("replay")) as made:
         yield made

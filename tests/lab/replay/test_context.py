@@ -102,19 +102,19 @@ def test_a_request_without_the_marker_is_unchanged_and_differs():
     context = RecordedContext(RECORDED, MARK)
 
     assert context.splice_context(client(user(text("hello")))) is None
-    found = certify_request(context, None, RequestFacts(), "any")
-    assert (found.context, found.first_difference) == (
+    certificate = certify_request(context, None, RequestFacts(), "any")
+    assert (certificate.context, certificate.first_difference) == (
         "differs",
         "the branch point is not in the client's first request",
     )
 
 
-def test_what_the_proxy_cannot_put_right_is_a_difference():
+def test_difference_that_the_proxy_cannot_fix_is_reported():
     def verdict(**facts):
         context = RecordedContext(RECORDED, MARK, "please")
         spliced = context.splice_context(client(user(text(f"{MARK}\nplease"))))
-        found = certify_request(context, spliced, RequestFacts(**facts), "any")
-        return found.context, found.environment, found.first_difference
+        certificate = certify_request(context, spliced, RequestFacts(**facts), "any")
+        return certificate.context, certificate.environment, certificate.first_difference
 
     known = {"client": "2", "recorded_client": "2"}
     assert verdict(tools=frozenset({"Bash", "Read"}), **known) == ("exact+prompt", "exact", "")
@@ -133,12 +133,12 @@ def test_what_the_proxy_cannot_put_right_is_a_difference():
 
 def test_the_verdict_is_the_worst_of_its_parts():
     recorded = WorkTreeState({"a": "1"}, {"a": (5, 0o644)}, {".git/HEAD": "2"})
-    found = Certificate("exact+prompt", "any", environment="exact")
+    certificate = Certificate("exact+prompt", "any", environment="exact")
 
-    same = certify_work_tree(found, recorded, recorded)
-    touched = certify_work_tree(found, replace(recorded, times={"a": (6, 0o644)}), recorded)
-    committed = certify_work_tree(found, replace(recorded, repository={}), recorded)
-    unsaved = certify_work_tree(found, recorded, None)
+    same = certify_work_tree(certificate, recorded, recorded)
+    touched = certify_work_tree(certificate, replace(recorded, times={"a": (6, 0o644)}), recorded)
+    committed = certify_work_tree(certificate, replace(recorded, repository={}), recorded)
+    unsaved = certify_work_tree(certificate, recorded, None)
 
     assert (same.verdict, same.files, same.repository) == ("exact+prompt", "exact", "exact")
     assert (touched.verdict, touched.first_difference) == ("differs", "files.a (time or mode)")

@@ -4,11 +4,11 @@ import json
 
 from flightlog.lab.replay.branch import ReplayOptions, prepare_branch
 from flightlog.lab.runner.run import continue_run
-from support.labs import laid_out, tree
+from support.labs import lay_out, tree
 from support.replays import fingerprint
 
 
-def branched(ground, name, turn, **asked):
+def make_branch(ground, name, turn, **asked):
     source = ground.source(1)
     where = (ground.root / "runs" / name, 1)
     book = prepare_branch(
@@ -24,41 +24,41 @@ def branched(ground, name, turn, **asked):
 def test_recorded_answers_are_served_tools_run_again_and_the_turn_is_live(ground):
     before, asked = fingerprint(ground.work), ground.count()
 
-    book = branched(ground, "cursor", 3)
+    book = make_branch(ground, "cursor", 3)
 
     last = book.state.last_attempt("session_01")
     assert (last.certificate.verdict, last.certificate.first_difference) == ("exact", "")
     assert "recorded answers served" in last.certificate.method
     recorded = ground.list_requests(ground.source(1).read.attempt.session_id)
-    told = ground.list_requests(last.session_id)
-    assert told[0] == recorded[2]
-    assert ground.count() - asked == len(told) + 2  # the subagent that comes later asks twice
+    requests = ground.list_requests(last.session_id)
+    assert requests[0] == recorded[2]
+    assert ground.count() - asked == len(requests) + 2  # the subagent that comes later asks twice
     then = ground.source(1).build_branch_point(3).tree
-    assert tree(laid_out(book, last.snapshots[2].tree, ground.root / "cursor-files")) == tree(
-        laid_out(ground.source(1).run, then, ground.root / "recorded-files")
+    assert tree(lay_out(book, last.snapshots[2].tree, ground.root / "cursor-files")) == tree(
+        lay_out(ground.source(1).run, then, ground.root / "recorded-files")
     )
     assert fingerprint(ground.work) == before
     steps = json.loads((book.path / "session_01/trajectory.json").read_bytes())["steps"]
     assert steps[0]["source"] == "agent"
-    assert sum(step["source"] == "agent" for step in steps) == len(told)
+    assert sum(step["source"] == "agent" for step in steps) == len(requests)
 
 
 def test_a_prompt_is_in_every_request_from_its_turn_on(ground):
-    book = branched(ground, "cursor_prompt", 2, prompt="mind the licence")
+    book = make_branch(ground, "cursor_prompt", 2, prompt="mind the licence")
 
     last = book.state.last_attempt("session_01")
-    told = ground.list_requests(last.session_id)
+    requests = ground.list_requests(last.session_id)
     assert last.certificate.verdict == "exact+prompt"
-    assert len(told) > 1
-    assert [json.dumps(each["messages"]).count("mind the licence") for each in told] == [1] * len(
-        told
-    )
+    assert len(requests) > 1
+    assert [json.dumps(request["messages"]).count("mind the licence") for request in requests] == [
+        1
+    ] * len(requests)
 
 
 def test_a_branch_that_cannot_match_is_refused_before_any_request(ground):
     asked = ground.count()
 
-    book = branched(ground, "cursor_drift", 4)
+    book = make_branch(ground, "cursor_drift", 4)
 
     last = book.state.last_attempt("session_01")
     assert last.certificate.verdict == "differs"

@@ -4,15 +4,15 @@ import json
 import re
 import shutil
 
-from support.labs import reconfigured
+from support.labs import rewrite_config
 
 
-def planted(ground, name, edit):
+def copy_edited_run(ground, name, edit):
     """A copy of the run in which something is not as it was."""
     copy = ground.root / "runs" / name
     shutil.copytree(ground.root / "runs" / "run", copy, symlinks=True)
     edit(copy)
-    reconfigured(copy, (copy / "config.yaml").read_text())
+    rewrite_config(copy, (copy / "config.yaml").read_text())
     return name
 
 
@@ -20,7 +20,7 @@ def certificate(book):
     return json.loads((book.path / "replay_meta.json").read_bytes())["certificate"]
 
 
-def changed(file, pattern, into):
+def make_edit(file, pattern, into):
     def edit(run):
         text, times = re.subn(pattern, into, (run / file).read_text())
         assert times, f"nothing to plant in {file}"
@@ -30,7 +30,7 @@ def changed(file, pattern, into):
 
 
 def test_a_missing_client_tool_is_refused_before_any_request(ground):
-    run = planted(ground, "tools", changed("config.yaml", r"\n +- Bash\b", ""))
+    run = copy_edited_run(ground, "tools", make_edit("config.yaml", r"\n +- Bash\b", ""))
     before = ground.count()
 
     book = ground.branch("refused", 1, 3, run=run)
@@ -51,29 +51,33 @@ def test_a_missing_client_tool_is_refused_before_any_request(ground):
 
 
 def test_another_system_prompt_is_named_and_the_recorded_one_is_sent(ground):
-    run = planted(
+    run = copy_edited_run(
         ground,
         "system",
-        changed("config.yaml", r"(?m)^system_prompt: .*$", "system_prompt: Be rude."),
+        make_edit("config.yaml", r"(?m)^system_prompt: .*$", "system_prompt: Be rude."),
     )
 
     book = ground.branch("system-b", 1, 7, run=run)
 
     assert certificate(book)["verdict"] == "exact"
-    assert any(each.startswith("system") for each in certificate(book)["replacements"])
+    assert any(
+        replacement.startswith("system") for replacement in certificate(book)["replacements"]
+    )
     asked = ground.list_requests(book.state.last_attempt("session_01").session_id)
     assert asked == ground.list_requests(ground.source(1).read.attempt.session_id)[6:]
 
 
 def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
-    edit = changed("session_01/transcript.jsonl", r'"text":"looking"', '"text":"lurking"')
+    edit = make_edit("session_01/transcript.jsonl", r'"text":"looking"', '"text":"lurking"')
 
-    book = ground.branch("edited-b", 1, 7, run=planted(ground, "edited", edit))
+    book = ground.branch("edited-b", 1, 7, run=copy_edited_run(ground, "edited", edit))
 
     assert certificate(book)["verdict"] == "exact"
     recorded = ground.list_requests(ground.source(1).read.attempt.session_id)[6:]
     at = next(
-        at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"])
+        at
+        for at, message in enumerate(recorded[0]["messages"])
+        if "looking" in str(message["content"])
     )
     assert certificate(book)["replacements"] == [f"messages[{at}].content[0].text"]
     asked = ground.list_requests(book.state.last_attempt("session_01").session_id)

@@ -19,10 +19,10 @@ def steps(tmp_path_factory):
 
 
 def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
-    told = estimate_branch(steps, 2)
+    estimate = estimate_branch(steps, 2)
 
-    assert told.steps == 2
-    assert told.cached_cost_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
+    assert estimate.steps == 2
+    assert estimate.cached_cost_usd == pytest.approx(sum(step.cost.usd for step in steps[1:]))
     first = steps[1]
     uncached = price(
         MODEL,
@@ -30,8 +30,10 @@ def test_a_branch_costs_as_much_as_its_source_or_more_without_cache(steps):
             cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens
         ),
     ).usd
-    assert told.uncached_cost_usd - told.cached_cost_usd == pytest.approx(uncached - first.cost.usd)
-    assert told.context_tokens == first.usage.prompt_tokens > 0
+    assert estimate.uncached_cost_usd - estimate.cached_cost_usd == pytest.approx(
+        uncached - first.cost.usd
+    )
+    assert estimate.context_tokens == first.usage.prompt_tokens > 0
 
 
 def test_an_unknown_price_is_not_guessed(steps):

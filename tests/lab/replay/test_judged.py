@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.judges import HARBORS, imported, validated
+from support.judges import HARBORS, import_trajectories, validate_files
 from support.labs import lines
 
 
@@ -19,17 +19,17 @@ def test_harbor_finds_every_trajectory_of_a_run_valid(ground, version):
     paths = trajectories(ground)
 
     assert len(paths) == 4
-    assert {path: errors for path, errors in validated(version, paths).items() if errors} == {}
+    assert {path: errors for path, errors in validate_files(version, paths).items() if errors} == {}
 
 
 def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
-    said = {
+    counts_by_session = {
         Path(uri).parent.name: counts
-        for uri, counts in imported(ground.root / "runs" / "run").items()
+        for uri, counts in import_trajectories(ground.root / "runs" / "run").items()
     }
 
-    assert set(said) == {"session_01", "session_02", "session_03"}
-    for name, counts in said.items():
+    assert set(counts_by_session) == {"session_01", "session_02", "session_03"}
+    for name, counts in counts_by_session.items():
         session = ground.source(int(name[-2:])).read
         own = [step for subagent in session.list_threads() for step in session.own_steps(subagent)]
         assert counts["prompt"] == sum(step.usage.prompt_tokens for step in own), name
@@ -40,9 +40,9 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
         answered = [one for one in results if one.get("source_call_id")]
         # A compaction is an event to it, no message.
         assert counts["messages"] == len(steps) - counts["compactions"] + len(answered), name
-        told = session.session.steps
-        assert sum(step["source"] == "agent" for step in steps) == len(told), name
-        assert len(answered) == sum(len(step.tool_calls) for step in told), name
+        recorded = session.session.steps
+        assert sum(step["source"] == "agent" for step in steps) == len(recorded), name
+        assert len(answered) == sum(len(step.tool_calls) for step in recorded), name
 
 
 def test_a_subagents_requests_between_two_of_the_main_thread_shift_nothing(ground):

@@ -37,7 +37,7 @@ def read_process_file(pid, name):
         return ""
 
 
-def killed_and_taken_up(ground, count, after_s):
+def kill_and_resume(ground, count, after_s):
     before = fingerprint(ground.work), fingerprint(ground.root / "runs" / "run")
     runs = ground.root / "runs"
     known = set(runs.glob("replay_*"))
@@ -67,11 +67,11 @@ def killed_and_taken_up(ground, count, after_s):
     assert (fingerprint(ground.work), fingerprint(runs / "run")) == before
 
 
-def test_a_replay_that_is_killed_leaves_nothing_and_is_taken_up(ground):
-    killed_and_taken_up(ground, 2, 0.7)
+def test_killed_replay_leaves_nothing_behind_and_is_resumed(ground):
+    kill_and_resume(ground, 2, 0.7)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
-def test_eight_branches_killed_at_any_moment(ground, seed):
-    killed_and_taken_up(ground, 8, random.Random(seed).uniform(0.1, 6.0))
+def test_eight_branches_killed_at_random_points_are_resumed(ground, seed):
+    kill_and_resume(ground, 8, random.Random(seed).uniform(0.1, 6.0))

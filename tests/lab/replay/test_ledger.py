@@ -20,10 +20,12 @@ def bash(command, **more):
 
 
 def effects(*calls):
-    return [(each.turn, each.kind) for each in iter_side_effects([(1, step(*calls))], "/srv/shop")]
+    return [
+        (effect.turn, effect.kind) for effect in iter_side_effects([(1, step(*calls))], "/srv/shop")
+    ]
 
 
-def test_what_is_outside_the_tree_is_listed_and_what_is_inside_is_not():
+def test_effects_outside_the_tree_are_listed_and_inside_are_not():
     assert effects(bash("echo a > /srv/shop/a; ls > /dev/null; cat b && echo c > c")) == []
     assert effects(bash("echo a >> /etc/hosts")) == [(1, "file outside")]
     assert effects(bash("curl https://example.org | sh")) == [(1, "network")]
@@ -35,7 +37,7 @@ def test_what_is_outside_the_tree_is_listed_and_what_is_inside_is_not():
     ) == [(1, "network")]
 
 
-def test_errors_circles_and_work_taken_back_are_worth_a_branch():
+def test_errors_loops_and_reverted_work_are_branch_points():
     steps = [
         step(bash("make", is_error=True)),
         *[step(bash("cat log")) for _ in range(3)],
@@ -43,16 +45,16 @@ def test_errors_circles_and_work_taken_back_are_worth_a_branch():
     ]
     written = [(0, "a", "v1"), (2, "a", "v2"), (4, "a", "v1"), (0, "b", ""), (3, "b", "new")]
 
-    found = [(each.turn, each.kind) for each in branch_points(steps, written)]
+    points = [(point.turn, point.kind) for point in branch_points(steps, written)]
 
-    assert found == [(1, "error"), (2, "loop"), (2, "reverted")]
+    assert points == [(1, "error"), (2, "loop"), (2, "reverted")]
 
 
-def test_two_sessions_part_where_they_first_do_something_else():
+def test_sessions_diverge_at_their_first_different_action():
     left = [step(bash("a")), step(bash("b")), step(text="failed")]
     right = [step(bash("a", is_error=True)), step(bash("c"))]
 
-    told = align_steps(left, right, first=7)
+    alignment = align_steps(left, right, first=7)
 
-    assert (told["first_divergence"], told["first_result_difference"]) == (8, 7)
-    assert [row["right"] for row in told["steps"]] == ["Bash a (failed)", "Bash c", ""]
+    assert (alignment["first_divergence"], alignment["first_result_difference"]) == (8, 7)
+    assert [row["right"] for row in alignment["steps"]] == ["Bash a (failed)", "Bash c", ""]

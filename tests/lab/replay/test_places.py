@@ -20,14 +20,14 @@ from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.runner.run import continue_run
 from flightlog.model.errors import Invalid
 from support.cli_runs import FLIGHTLOG
-from support.labs import bash, config, environment, reconfigured, run, script
+from support.labs import bash, config, environment, rewrite_config, run, script
 from support.replays import fingerprint
 from support.waiting import command_line, environ, processes, until
 
 SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done")
 
 
-def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
+def test_branch_without_a_sandbox_restores_the_directory(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
     setting = replace(
         service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None),
@@ -51,7 +51,7 @@ def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
         prepare_branch(book, point, ReplayOptions(count=2), (tmp_path / "runs" / "c", 1), setting)
 
 
-def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
+def test_replay_leaves_the_persons_own_sessions_unchanged(tmp_path):
     home = tmp_path / "home" / ".claude"
     home.mkdir(parents=True)
     (home / "settings.json").write_text(
@@ -102,7 +102,7 @@ def test_the_next_command_restores_the_directory_of_a_killed_branch(tmp_path):
     before = fingerprint(tmp_path / "work")
     point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
     branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
-    reconfigured(
+    rewrite_config(
         branch.path, dump_run_config(replace(branch.config, scenario=parse_scenario(slow)))
     )
     running = subprocess.Popen(

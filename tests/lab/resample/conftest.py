@@ -2,12 +2,12 @@
 
 import pytest
 
-from support.sampled import KEY, copied, finished
+from support.sampled import KEY, copy_run, make_run
 
 
 @pytest.fixture(scope="session")
 def source_run(tmp_path_factory):
-    return finished(tmp_path_factory.mktemp("made"))
+    return make_run(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
@@ -15,4 +15,4 @@ def run(source_run, tmp_path, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
-    return copied(source_run, tmp_path)
+    return copy_run(source_run, tmp_path)

@@ -20,27 +20,31 @@ def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
     del body["tools"]
 
     with paying() as till:
-        told = edit(run, till.url, body, "empty result")
+        batch = edit(run, till.url, body, "empty result")
         again = edit(run, till.url, body, "empty result")
         other = edit(run, till.url, {**body, "temperature": 0.6}, "empty result")
 
-    assert [each["path"][-4:] for each in told["targets"]] == ["_v01"]
-    assert [each["first_sample"] for each in again["targets"]] == [3]
-    assert [each["variant"] for each in other["targets"]] == [2]
+    assert [target["path"][-4:] for target in batch["targets"]] == ["_v01"]
+    assert [target["first_sample"] for target in again["targets"]] == [3]
+    assert [target["variant"] for target in other["targets"]] == [2]
     assert till.came[0].body == body
     folder = run / "session_01/resamples/request_002_v01"
     assert sorted(path.name for path in folder.iterdir()) == [
         "request.json", "sample_01.json", "sample_02.json", "sample_03.json", "sample_04.json", "variant.json",
     ]  # fmt: skip
     assert json.loads((folder / "request.json").read_text()) == body
-    said = json.loads((folder / "variant.json").read_text())
-    assert (said["label"], said["base_request_index"], said["source"]) == ("empty result", 2, "cli")
-    assert [(each["path"], each["replacement"]) for each in said["edits"]] == [
+    variant = json.loads((folder / "variant.json").read_text())
+    assert (variant["label"], variant["base_request_index"], variant["source"]) == (
+        "empty result",
+        2,
+        "cli",
+    )
+    assert [(change["path"], change["replacement"]) for change in variant["edits"]] == [
         (["messages", 2, "content", 0, "content"], "nothing here"),
         (["tools"], None),
         (["temperature"], 0.5),
     ]
-    assert [each.label for each in list_variants(run)] == ["empty result", "empty result"]
+    assert [variant.label for variant in list_variants(run)] == ["empty result", "empty result"]
 
 
 def _first(body, message):
@@ -92,4 +96,4 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
     assert len(till.came) == 1
     assert "thinking" not in json.dumps(till.came[0].body["messages"])
     assert dropped["samples"] == 1
-    assert [each.label for each in list_variants(run)] == ["dropped"]
+    assert [variant.label for variant in list_variants(run)] == ["dropped"]

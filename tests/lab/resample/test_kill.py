@@ -13,7 +13,7 @@ from flightlog.lab.resample.state import SampleSent
 from support.cli_runs import FLIGHTLOG
 from support.labs import environment
 from support.paying import PaidReply, message, paying
-from support.sampled import KEY, answers, copied, finished, holds
+from support.sampled import KEY, answers, copy_run, holds, make_run
 
 COUNT = 50
 PARALLEL = 4
@@ -47,11 +47,11 @@ def kill_after_requests(process, till, before, chance):
     return process.returncode == -signal.SIGKILL
 
 
-def killed_until_done(root, run, kills, chance):
+def kill_until_done(root, run, kills, chance):
     with paying(lambda _: PaidReply(delay_s=chance.uniform(0.001, 0.02))) as till:
         words = ("--request", "2", "--count", str(COUNT), "--parallel", str(PARALLEL))
         struck_times = 0
-        kept: dict[str, dict] = {}
+        before: dict[str, dict] = {}
         while struck_times < kills:
             process = asking(root, till.url, *words)
             if not kill_after_requests(
@@ -60,8 +60,10 @@ def killed_until_done(root, run, kills, chance):
                 break
             struck_times += 1
             now = answers(run)
-            assert {name: now.get(name) for name in kept} == kept, "what was there stays as it was"
-            kept = now
+            assert {name: now.get(name) for name in before} == before, (
+                "what was there stays as it was"
+            )
+            before = now
             words = ("--resume",)
         done = asking(root, till.url, *words)
         out, err = done.communicate(timeout=120)
@@ -69,13 +71,13 @@ def killed_until_done(root, run, kills, chance):
         return struck_times, json.loads(out), till
 
 
-def judged(run, killed, told, till):
-    assert (told["stop_reason"], told["samples"], told["errors"]) == ("completed", COUNT, 0)
-    found = answers(run)
-    assert list(found) == [f"sample_{number:02d}.json" for number in range(1, COUNT + 1)]
+def check_batch(run, killed, batch, till):
+    assert (batch["stop_reason"], batch["samples"], batch["errors"]) == ("completed", COUNT, 0)
+    samples = answers(run)
+    assert list(samples) == [f"sample_{number:02d}.json" for number in range(1, COUNT + 1)]
     # Each file holds the answer to its own request, which the server tells by its key.
-    assert sorted(each["id"] for each in found.values()) == sorted(
-        {message(each)["id"] for each in till.came}
+    assert sorted(sample["id"] for sample in samples.values()) == sorted(
+        {message(request)["id"] for request in till.came}
     )
     assert len(till.paid) == COUNT
     assert sum(till.paid.values()) - COUNT <= killed * PARALLEL
@@ -85,17 +87,17 @@ def judged(run, killed, told, till):
     assert len(sent) >= len(till.came), "nothing is sent that is not on record"
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == COUNT
-    assert meta["total_resample_cost_usd"] == pytest.approx(told["cost_usd"])
+    assert meta["total_resample_cost_usd"] == pytest.approx(batch["cost_usd"])
 
 
 def test_a_batch_of_fifty_killed_at_random_points_is_paid_once(tmp_path):
-    finished(tmp_path)
+    make_run(tmp_path)
     run = tmp_path / "runs" / "run"
 
-    killed, told, till = killed_until_done(tmp_path, run, 4, random.Random(7))
+    killed, batch, till = kill_until_done(tmp_path, run, 4, random.Random(7))
 
     assert killed == 4
-    judged(run, killed, told, till)
+    check_batch(run, killed, batch, till)
 
 
 @pytest.mark.soak
@@ -103,16 +105,16 @@ def test_a_batch_of_fifty_killed_at_random_points_is_paid_once(tmp_path):
 def test_a_batch_is_paid_once_through_many_kills(seed, tmp_path):
     made = tmp_path / "made"
     made.mkdir()
-    run = copied(finished(made), tmp_path)
+    run = copy_run(make_run(made), tmp_path)
 
-    killed, told, till = killed_until_done(tmp_path, run, 9, random.Random(seed))
+    killed, batch, till = kill_until_done(tmp_path, run, 9, random.Random(seed))
 
     assert killed >= 5
-    judged(run, killed, told, till)
+    check_batch(run, killed, batch, till)
 
 
 def test_an_interrupted_batch_records_answers_in_flight_and_resumes(tmp_path):
-    finished(tmp_path)
+    make_run(tmp_path)
     run = tmp_path / "runs" / "run"
     with paying(lambda _: PaidReply(delay_s=0.3)) as till:
         process = asking(tmp_path, till.url, "--request", "2", "--count", "8", "--parallel", "2")
@@ -120,12 +122,12 @@ def test_an_interrupted_batch_records_answers_in_flight_and_resumes(tmp_path):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
-        kept = len(answers(run))
+        stored = len(answers(run))
         again = asking(tmp_path, till.url, "--resume")
         out, err = again.communicate(timeout=60)
 
     assert process.returncode == 130
-    assert kept in {3, 4}
+    assert stored in {3, 4}
     assert again.returncode == 0, err
     assert json.loads(out)["samples"] == 8
     assert set(till.paid.values()) == {1}

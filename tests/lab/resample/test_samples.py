@@ -50,22 +50,24 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
         SampleAnswered("b1", SampleItem("session_01", 5, 1, 9), "claude-opus-5-5", 0.1, "msg_1")
     )
 
-    found = list_samples(run)
+    samples = list_samples(run)
     [variant] = list_variants(run)
 
-    assert [(each.request, each.variant, each.number, each.error) for each in found] == [
+    assert [
+        (sample.request, sample.variant, sample.number, sample.error) for sample in samples
+    ] == [
         (5, 0, 1, ""),
         (5, 0, 2, "busy"),
         (5, 1, 9, ""),
         (5, 1, 10, ""),
     ]
-    assert found[0].content[1]["input"] == {"command": "ls"}
-    assert (found[0].stop_reason, found[0].usage) == ("tool_use", Usage(1000, 10))
-    assert found[0].cost_usd is not None
-    assert found[0].cost_usd > 0
-    assert (found[0].model, found[2].model) == ("claude-opus-5-5-20260101", "claude-opus-5-5")
-    assert found[1].status == 529
-    assert found[1].cost_usd is None
+    assert samples[0].content[1]["input"] == {"command": "ls"}
+    assert (samples[0].stop_reason, samples[0].usage) == ("tool_use", Usage(1000, 10))
+    assert samples[0].cost_usd is not None
+    assert samples[0].cost_usd > 0
+    assert (samples[0].model, samples[2].model) == ("claude-opus-5-5-20260101", "claude-opus-5-5")
+    assert samples[1].status == 529
+    assert samples[1].cost_usd is None
     assert (variant.label, variant.edits[0].path) == (
         "no notes",
         ("messages", 0, "content", 1, "text"),
@@ -96,7 +98,7 @@ def test_a_file_that_is_no_answer_is_an_error_and_hides_no_other(tmp_path):
     assert first.error
     assert second.content == ({"type": "text"},)
     assert (third.model, third.cost_usd) == ("", 0.0)
-    assert [(each.number, each.label) for each in list_variants(run)] == [(2, "")]
+    assert [(variant.number, variant.label) for variant in list_variants(run)] == [(2, "")]
 
 
 def test_an_answer_after_an_error_replaces_it(tmp_path):
@@ -108,6 +110,6 @@ def test_an_answer_after_an_error_replaces_it(tmp_path):
         },
     )
 
-    assert [(each.session, each.number, each.error) for each in list_samples(run)] == [
+    assert [(sample.session, sample.number, sample.error) for sample in list_samples(run)] == [
         ("session_02_r01", 1, "")
     ]

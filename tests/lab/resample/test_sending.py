@@ -21,9 +21,9 @@ def test_a_request_is_resent_as_recorded_without_client_only_fields(run):
     recorded = json.loads((run / "session_01/raw_dumps/request_002.json").read_text())
 
     with paying() as till:
-        told = ask(run, till.url)
+        batch = ask(run, till.url)
 
-    assert (told["stop_reason"], told["samples"], told["remaining"]) == ("completed", 5, 0)
+    assert (batch["stop_reason"], batch["samples"], batch["remaining"]) == ("completed", 5, 0)
     assert len(till.came) == 5
     dropped = {"stream", "metadata", "context_management"}
     assert till.came[0].body == {
@@ -41,8 +41,8 @@ def test_a_request_is_resent_as_recorded_without_client_only_fields(run):
     ]
     assert till.came[0].path.startswith("/v1/messages")
     assert list(answers(run)) == [f"sample_0{number}.json" for number in range(1, 6)]
-    assert {each["id"] for each in answers(run).values()} == {
-        message(each)["id"] for each in till.came
+    assert {sample["id"] for sample in answers(run).values()} == {
+        message(request)["id"] for request in till.came
     }
 
 
@@ -54,7 +54,7 @@ def test_new_samples_are_numbered_after_old_ones_and_totals_add_up(run):
         ask(run, till.url, sweep=Sweep(requests=(2,), count=1, models=(SONNET,)))
 
     assert list(answers(run)) == ["sample_01.json", "sample_02.json", "sample_03.json"]
-    assert [each.model for each in list_samples(run)] == [
+    assert [sample.model for sample in list_samples(run)] == [
         "claude-opus-5-5",
         "claude-opus-5-5",
         SONNET,
@@ -62,10 +62,10 @@ def test_new_samples_are_numbered_after_old_ones_and_totals_add_up(run):
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 3
     assert meta["total_resample_cost_usd"] == pytest.approx(
-        sum(each.cost_usd for each in list_samples(run))
+        sum(sample.cost_usd for sample in list_samples(run))
     )
     assert meta["total_cost_usd"] == before["total_cost_usd"]
-    assert len({each.key for each in till.came}) == 3
+    assert len({request.key for request in till.came}) == 3
 
 
 def test_the_key_is_in_no_file_of_a_run_though_the_model_says_it(run):
@@ -78,7 +78,7 @@ def test_the_key_is_in_no_file_of_a_run_though_the_model_says_it(run):
             401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}}
         )
     ) as till:
-        told = ask(run, till.url)
+        batch = ask(run, till.url)
     with paying() as till:
         edit(
             run,
@@ -88,7 +88,7 @@ def test_the_key_is_in_no_file_of_a_run_though_the_model_says_it(run):
             ),
         )
 
-    assert told["stop_reason"] == "auth_error"
+    assert batch["stop_reason"] == "auth_error"
     assert holds(run, KEY) == []
     assert "[scrubbed]" in json.dumps(answers(run))
 
@@ -141,21 +141,21 @@ def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
         )
 
     with paying(say) as till:
-        told = ask(run, till.url, sweep=Sweep(requests=(2,), count=2), parallel=1)
+        batch = ask(run, till.url, sweep=Sweep(requests=(2,), count=2), parallel=1)
 
-    assert (told["samples"], told["errors"]) == (2, 0)
-    assert [each.time for each in till.came] == [1, 2, 3, 1, 2, 3]
+    assert (batch["samples"], batch["errors"]) == (2, 0)
+    assert [request.time for request in till.came] == [1, 2, 3, 1, 2, 3]
     assert till.at[1] - till.at[0] >= 0.19
     assert answers(run).keys() == {"sample_01.json", "sample_02.json"}
 
 
 def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
     with paying(lambda _: PaidReply(529, {"error": {"message": "overloaded"}})) as till:
-        told = ask(run, till.url, retries=1, parallel=2)
+        batch = ask(run, till.url, retries=1, parallel=2)
     with paying() as till:
         again = service.resume_batch(open_runtime(), book(run), "", sampling_options(till.url), {})
 
-    assert (told["stop_reason"], told["remaining"], told["errors"]) == ("rate_limited", 5, 0)
+    assert (batch["stop_reason"], batch["remaining"], batch["errors"]) == ("rate_limited", 5, 0)
     assert (again["stop_reason"], again["samples"]) == ("completed", 5)
     assert list(answers(run)) == [f"sample_0{number}.json" for number in range(1, 6)]
 
@@ -170,9 +170,9 @@ def test_a_refused_request_is_recorded_and_its_other_samples_not_sent(run):
     with paying(
         lambda asked: PaidReply(400, refused) if len(asked.body["messages"]) == 3 else PaidReply()
     ) as till:
-        told = ask(run, till.url, sweep=sweep, parallel=1)
+        batch = ask(run, till.url, sweep=sweep, parallel=1)
 
-    assert (told["stop_reason"], told["samples"], told["errors"]) == ("refused", 4, 1)
+    assert (batch["stop_reason"], batch["samples"], batch["errors"]) == ("refused", 4, 1)
     assert answers(run) == {
         "sample_01_error.json": {"error": "temperature: too hot", "status": 400, "body": refused}
     }
@@ -188,9 +188,9 @@ def test_a_server_error_costs_one_sample_not_the_batch(run):
     with paying(
         lambda asked: (broken.append(message(asked)["id"]) if not broken else None, say(asked))[1]
     ) as till:
-        told = ask(run, till.url, retries=1, parallel=1)
+        batch = ask(run, till.url, retries=1, parallel=1)
 
-    assert (told["stop_reason"], told["samples"], told["errors"]) == ("completed", 4, 1)
+    assert (batch["stop_reason"], batch["samples"], batch["errors"]) == ("completed", 4, 1)
     assert answers(run)["sample_01_error.json"] == {
         "error": "status 500",
         "status": 500,
@@ -202,7 +202,7 @@ def test_a_server_error_costs_one_sample_not_the_batch(run):
 def test_no_more_is_spent_than_the_budget(run):
     with paying() as till:
         one = ask(run, till.url, sweep=Sweep(requests=(2,), count=1))["cost_usd"]
-        told = ask(
+        batch = ask(
             run,
             till.url,
             sweep=Sweep(requests=(2,), count=20),
@@ -214,11 +214,11 @@ def test_no_more_is_spent_than_the_budget(run):
             open_runtime(), book(run), "", sampling_options(till.url), {"max_budget_usd": one * 21}
         )
 
-    assert told["stop_reason"] == "budget_exhausted"
+    assert batch["stop_reason"] == "budget_exhausted"
     # The first of them were expected to cost what the recorded answer did, which was less.
-    assert one * 4 <= told["cost_usd"] <= one * 7
-    assert told["samples"] + told["remaining"] == 20
-    assert more["samples"] == told["samples"]
+    assert one * 4 <= batch["cost_usd"] <= one * 7
+    assert batch["samples"] + batch["remaining"] == 20
+    assert more["samples"] == batch["samples"]
     assert (all_of_it["stop_reason"], all_of_it["samples"]) == ("completed", 20)
 
 
@@ -229,7 +229,7 @@ def test_an_impossible_budget_is_refused(run):
     assert till.came == []
 
 
-def test_the_rate_and_the_number_at_once_are_kept(run):
+def test_rate_and_parallelism_limits_hold(run):
     with paying(lambda _: PaidReply(delay_s=0.05)) as till:
         ask(run, till.url, sweep=Sweep(requests=(2,), count=8), parallel=3)
         at_once = till.most_at_once
@@ -249,7 +249,7 @@ def test_one_process_at_a_time_asks_for_samples_of_a_run(run):
     assert till.came == []
 
 
-def test_what_is_not_there_is_said(run):
+def test_missing_request_turn_variant_or_batch_is_refused(run):
     with pytest.raises(NotFound, match="no request 99"):
         ask(run, sweep=Sweep(requests=(99,)))
     with pytest.raises(NotFound, match="turn 99"):
@@ -265,10 +265,12 @@ def test_what_is_not_there_is_said(run):
 def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY")
 
-    told = ask(run, sweep=Sweep(requests=(1, 2, 3), count=2))
+    batch = ask(run, sweep=Sweep(requests=(1, 2, 3), count=2))
 
-    assert (told["stop_reason"], told["samples"]) == ("completed", 6)
-    assert [each.content[-1].get("name") for each in list_samples(run)] == ["Bash"] * 4 + [None] * 2
+    assert (batch["stop_reason"], batch["samples"]) == ("completed", 6)
+    assert [sample.content[-1].get("name") for sample in list_samples(run)] == ["Bash"] * 4 + [
+        None
+    ] * 2
     assert threading.active_count() < 20
 
 
@@ -278,11 +280,15 @@ def test_a_batch_of_a_dead_process_is_counted_by_the_next_command(run):
         # As a process leaves it that is killed after an answer's file was there and before its line was.
         journal = run / JOURNAL
         lines = journal.read_text().splitlines(keepends=True)
-        kept = [line for line in lines if '"batch_ended"' not in line and '"number":3' not in line]
-        journal.write_text("".join(kept))
+        remaining = [
+            line for line in lines if '"batch_ended"' not in line and '"number":3' not in line
+        ]
+        journal.write_text("".join(remaining))
         ask(run, till.url, sweep=Sweep(requests=(3,), count=1))
 
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 4
     assert len(till.came) == 4
-    assert [each.name for each in service.list_unfinished_batches(open_runtime(), book(run))] == []
+    assert [
+        batch.name for batch in service.list_unfinished_batches(open_runtime(), book(run))
+    ] == []

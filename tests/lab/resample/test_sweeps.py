@@ -11,7 +11,7 @@ from flightlog.lab.resample.layout import JOURNAL
 from flightlog.lab.resample.plan import Sweep, SweepVariant, parse_sweep
 from flightlog.lab.resample.samples import list_samples
 from flightlog.model.errors import Misconfigured, NotFound
-from support.labs import reconfigured
+from support.labs import rewrite_config
 from support.paying import paying
 from support.sampled import SONNET, ask, book
 
@@ -28,15 +28,15 @@ def test_a_grid_is_one_batch_with_one_budget(run):
     """
 
     with paying() as till:
-        told = ask(run, till.url, sweep=parse_sweep(text))
+        batch = ask(run, till.url, sweep=parse_sweep(text))
 
-    assert (told["samples"], len(told["targets"])) == (24, 12)
-    assert {(each.body["model"], each.body.get("temperature")) for each in till.came} == {
+    assert (batch["samples"], len(batch["targets"])) == (24, 12)
+    assert {(request.body["model"], request.body.get("temperature")) for request in till.came} == {
         (model, heat) for model in ("claude-opus-5-5", SONNET) for heat in (None, 0)
     }
     by_cell = {}
-    for each in list_samples(run):
-        by_cell.setdefault((each.request, each.variant, each.model), []).append(each.number)
+    for sample in list_samples(run):
+        by_cell.setdefault((sample.request, sample.variant, sample.model), []).append(sample.number)
     assert len(by_cell) == 12
     assert all(len(numbers) == 2 for numbers in by_cell.values())
     assert by_cell[2, 1, SONNET] == [3, 4]
@@ -55,7 +55,7 @@ def test_a_grid_is_one_batch_with_one_budget(run):
         ("turns: [", "line"),
     ],
 )
-def test_a_sweep_that_cannot_be_meant_is_refused_with_a_word_on_what_was(text, hint):
+def test_invalid_sweep_is_refused_with_a_hint(text, hint):
     with pytest.raises(Misconfigured) as refused:
         parse_sweep(text)
 
@@ -65,10 +65,10 @@ def test_a_sweep_that_cannot_be_meant_is_refused_with_a_word_on_what_was(text, h
 def test_a_dry_run_sends_nothing_and_says_about_what_it_costs(run):
     with paying() as till:
         sweep = Sweep(requests=(2,), variants=(SweepVariant("cold", {"temperature": 0}),), count=10)
-        told = ask(run, till.url, sweep=sweep, dry_run=True)
+        batch = ask(run, till.url, sweep=sweep, dry_run=True)
 
-    assert told["expected_cost_usd"] > 0
-    assert [each["path"] for each in told["targets"]] == [
+    assert batch["expected_cost_usd"] > 0
+    assert [target["path"] for target in batch["targets"]] == [
         "session_01/resamples/request_002",
         "session_01/resamples/request_002_v01",
     ]
@@ -81,7 +81,7 @@ def test_rerunning_a_session_adds_replicates_and_updates_totals(run, tmp_path):
     work.mkdir()
     (work / "mine").write_text("since then")
     config = run / "config.yaml"
-    reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+    rewrite_config(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
     before = json.loads((run / "run_meta.json").read_text())
 
     service.rerun_session(open_runtime(), book(run), 1, 2, budget_usd=None, tell=lambda *_: None)
@@ -90,9 +90,10 @@ def test_rerunning_a_session_adds_replicates_and_updates_totals(run, tmp_path):
     )
 
     meta = json.loads((run / "run_meta.json").read_text())
-    names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
-    assert [each["session_dir"] for each in meta["sessions"]] == names
-    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * 4
+    names = ["session_01", "session_01_r02", "session_01_r03", "session_01_r04"]
+    assert [session["session_dir"] for session in meta["sessions"]] == names
+    assert [session["replicate"] for session in meta["sessions"]] == [1, 2, 3, 4]
+    assert [session["stop_reason"] for session in meta["sessions"]] == ["completed"] * 4
     assert meta["total_steps"] == 4 * before["total_steps"]
     assert meta["total_file_writes"] == 4 * before["total_file_writes"]
     assert meta["total_cost_usd"] == pytest.approx(4 * before["total_cost_usd"], rel=0.01)
@@ -103,11 +104,11 @@ def test_rerunning_a_session_adds_replicates_and_updates_totals(run, tmp_path):
     assert again.state.end.stop_reason == "completed"
 
 
-def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
+def test_replicates_of_a_session_stop_at_their_budget(run, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     config = run / "config.yaml"
-    reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+    rewrite_config(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
 
     again = service.rerun_session(
         open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None

@@ -56,33 +56,33 @@ def shares(book):
         .questions[0]
         .groups
     )
-    return group, {each.label.removeprefix("Bash "): each for each in group.actions}
+    return group, {action.label.removeprefix("Bash "): action for action in group.actions}
 
 
 def test_intervals_contain_the_true_shares_of_a_simulated_model(book):
     with paying(model(3)) as till:
-        told = resample_request(book, till.url, 80)
+        batch = resample_request(book, till.url, 80)
 
     group, seen = shares(book)
-    assert (told["samples"], group.n, group.is_stopped_early) == (80, 80, False)
+    assert (batch["samples"], group.n, group.is_stopped_early) == (80, 80, False)
     for command, share in HABITS.items():
-        found = seen[command or "(words only)"]
-        assert found.interval.low <= share <= found.interval.high
-        assert len(found.addresses) == found.count
+        action = seen[command or "(words only)"]
+        assert action.interval.low <= share <= action.interval.high
+        assert len(action.addresses) == action.count
 
 
 def test_sampling_stops_when_every_share_reaches_the_width(book):
     with paying(model(4)) as till:
-        told = resample_request(book, till.url, 400, until_width=0.35, parallel=4)
+        batch = resample_request(book, till.url, 400, until_width=0.35, parallel=4)
 
     group, seen = shares(book)
-    assert (told["stop_reason"], told["remaining"], told["errors"]) == ("width_reached", 0, 0)
-    assert 30 < told["samples"] == group.n == len(till.came) < 200
+    assert (batch["stop_reason"], batch["remaining"], batch["errors"]) == ("width_reached", 0, 0)
+    assert 30 < batch["samples"] == group.n == len(till.came) < 200
     assert group.is_stopped_early
     for command, share in HABITS.items():
-        found = seen[command or "(words only)"]
-        assert found.interval.high - found.interval.low <= 0.35
-        assert found.interval.low <= share <= found.interval.high
+        action = seen[command or "(words only)"]
+        assert action.interval.high - action.interval.low <= 0.35
+        assert action.interval.low <= share <= action.interval.high
     with pytest.raises(NotFound):
         service.resume_batch(
             open_runtime(),
@@ -95,9 +95,9 @@ def test_sampling_stops_when_every_share_reaches_the_width(book):
 
 def test_a_width_that_is_not_reached_costs_what_was_asked_for_and_no_more(book):
     with paying(model(5)) as till:
-        told = resample_request(book, till.url, 12, until_width=0.05)
+        batch = resample_request(book, till.url, 12, until_width=0.05)
 
-    assert (told["stop_reason"], told["samples"], len(till.came)) == ("completed", 12, 12)
+    assert (batch["stop_reason"], batch["samples"], len(till.came)) == ("completed", 12, 12)
 
 
 def test_an_answer_is_read_once_and_a_broken_one_tells_nothing(tmp_path):

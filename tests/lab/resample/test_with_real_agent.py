@@ -62,7 +62,7 @@ def book(ran, monkeypatch):
 
 def test_a_request_of_the_real_client_is_asked_again(book):
     listed = list_requests(open_runtime(), book, 1, 0)
-    wanted = next(each for each in listed if each.turn == 2)
+    wanted = next(request for request in listed if request.turn == 2)
     recorded = json.loads(
         (book.path / f"session_01/raw_dumps/request_{wanted.request_index:03d}.json").read_text()
     )
@@ -100,10 +100,13 @@ def test_a_request_of_the_real_client_is_asked_again(book):
         if name.startswith(("x-stainless", "x-claude", "x-app"))
     ]
     assert len(till.came[3].body["tools"]) == 1
-    assert [(each.variant, each.error) for each in list_samples(book.path)] == [(0, "")] * 3 + [
-        (1, "")
-    ]
-    assert {each.path[0] for each in list_variants(book.path)[0].edits} == {"max_tokens", "tools"}
+    assert [(sample.variant, sample.error) for sample in list_samples(book.path)] == [
+        (0, "")
+    ] * 3 + [(1, "")]
+    assert {change.path[0] for change in list_variants(book.path)[0].edits} == {
+        "max_tokens",
+        "tools",
+    }
     assert holds(book.path, KEY) == []
 
 
@@ -114,12 +117,12 @@ def test_a_session_that_went_on_from_another_is_run_again_from_there(book, ran):
 
     assert before == "one\ntwo\n"
     assert (ran / "work" / "log").read_text() == before
-    for name in ("session_02_r01", "session_02_r02"):
+    for name in ("session_02_r02", "session_02_r03"):
         assert again.state.last_attempt(name).stop_reason == "completed"
         asked = json.loads((again.path / name / "raw_dumps/request_001.json").read_text())
         assert "number one" in json.dumps(asked["messages"])
         assert "+two" in (again.path / name / "session_diff.patch").read_text()
     meta = labs.meta(again)
     assert meta["session_count"] == 4
-    assert meta["total_steps"] == sum(each["step_count"] for each in meta["sessions"])
+    assert meta["total_steps"] == sum(session["step_count"] for session in meta["sessions"])
     assert holds(again.path, KEY) == []

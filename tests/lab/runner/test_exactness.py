@@ -72,7 +72,7 @@ def scenarios(work):
     }
 
 
-def asked_again_and_delegated():
+def make_interleaved_scripts():
     """One script for each way requests come between others."""
     return {
         "a call that is tried again": {
@@ -145,15 +145,15 @@ def join_scenarios(scenarios):
 
 
 def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
-    every = scenarios(place / "work") | asked_again_and_delegated()
+    every = scenarios(place / "work") | make_interleaved_scripts()
 
     book = run(place, config(place, join_scenarios(every), *every, in_place="keep"))
 
     entries = proven(book, place)
-    told = meta(book)
-    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * len(every), told[
-        "errors"
-    ]
+    document = meta(book)
+    assert [session["stop_reason"] for session in document["sessions"]] == ["completed"] * len(
+        every
+    ), document["errors"]
     final = tree(place / "work")
     assert tree(place / "final") == {
         path: what for path, what in final.items() if "/.git/" not in f"/{path}"
@@ -167,10 +167,10 @@ def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
         "renamed",
         "retyped",
     }
-    assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))
+    assert all(is_sound(report.findings) for report in lint_path(open_runtime(), book.path))
 
 
-def attributed(book, place):
+def read_attributions(book, place):
     return {
         entry["file_path"]: (entry["attribution"], entry["step_id"])
         for entry in proven(book, place)
@@ -185,13 +185,13 @@ def test_changes_of_two_tools_in_one_step_belong_to_that_step(place):
 
     book = run(place, config(place, scenario, "do it"))
 
-    told = attributed(book, place)
+    changes = read_attributions(book, place)
     steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
     tools = {
         step["step_id"]: [call["function_name"] for call in step.get("tool_calls", [])]
         for step in steps
     }
-    assert {path: (how, tools[step]) for path, (how, step) in told.items()} == {
+    assert {path: (how, tools[step]) for path, (how, step) in changes.items()} == {
         "old.txt": ("exact", ["Bash", "Write"]),
         "b.txt": ("exact", ["Bash", "Write"]),
         "c.bin": ("exact", ["Bash"]),
@@ -204,22 +204,22 @@ def test_a_shell_left_running_is_named_as_the_one_that_may_have_written(place):
 
     book = run(place, config(place, scenario, "do it"))
 
-    told = attributed(book, place)
-    assert told["first.txt"][0] == "exact"
-    assert told["late.txt"][0] == "background"
+    changes = read_attributions(book, place)
+    assert changes["first.txt"][0] == "exact"
+    assert changes["late.txt"][0] == "background"
 
 
 def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
     alone = run(
         place,
-        config(place, asked_again_and_delegated()["a subagent that writes"], "do it"),
+        config(place, make_interleaved_scripts()["a subagent that writes"], "do it"),
         "alone",
     )
     (place / "one").mkdir()
     one = {entry["file_path"]: entry for entry in proven(alone, place / "one")}
 
     both = run(
-        place, config(place, asked_again_and_delegated()["subagents side by side"], "do it"), "both"
+        place, config(place, make_interleaved_scripts()["subagents side by side"], "do it"), "both"
     )
     (place / "two").mkdir()
     two = {entry["file_path"]: entry for entry in proven(both, place / "two")}
@@ -245,8 +245,8 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
 
     book = run(place, config(place, scenario, "do it", capture_api_requests=False))
 
-    told = {entry["file_path"]: entry for entry in proven(book, place)}
-    assert {path: entry["attribution"] for path, entry in told.items()} == {
+    changes = {entry["file_path"]: entry for entry in proven(book, place)}
+    assert {path: entry["attribution"] for path, entry in changes.items()} == {
         "one": "exact",
         "failed": "exact",
         "late": "background",
@@ -254,8 +254,8 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     }
     steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
     calls = {step["step_id"]: str(step.get("tool_calls")) for step in steps}
-    assert "echo one" in calls[told["one"]["step_id"]]
-    assert "echo failed" in calls[told["failed"]["step_id"]]
+    assert "echo one" in calls[changes["one"]["step_id"]]
+    assert "echo failed" in calls[changes["failed"]["step_id"]]
     turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
     assert turns[0]["shadow_git_tag"] == "_step_01_001"
     assert not (book.path / "session_01" / ".exchanges").exists()
@@ -284,8 +284,10 @@ def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
 
     book = run(place, config(place, scenario, *sessions, session_mode="chained"))
 
-    told = meta(book)
-    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * 3, told["errors"]
+    document = meta(book)
+    assert [session["stop_reason"] for session in document["sessions"]] == ["completed"] * 3, (
+        document["errors"]
+    )
     assert {entry["file_path"]: entry["attribution"] for entry in proven(book, place)} == {
         "a": "exact",
         "b": "exact",
@@ -295,5 +297,5 @@ def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
         for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()
     ]
     assert [row["is_compaction"] for row in rows] == [True]
-    assert [each["compaction_count"] for each in told["sessions"]] == [0, 1, 0]
-    assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))
+    assert [session["compaction_count"] for session in document["sessions"]] == [0, 1, 0]
+    assert all(is_sound(report.findings) for report in lint_path(open_runtime(), book.path))

@@ -27,32 +27,34 @@ end()
 
 
 @pytest.fixture
-def unfinished(tmp_path):
+def unfinished_run(tmp_path):
     """A run whose sessions ended and that was never told to be over."""
     plain = {"engine": "command", "command": ("sh", "-c", "echo one > a"), "track_changes": False}
     path = run(
         tmp_path, config(tmp_path, None, "do it", "and more", capture_api_requests=False, **plain)
     ).path
     journal = path / ".journal.jsonl"
-    kept = [
+    lines = [
         line
         for line in journal.read_bytes().splitlines(keepends=True)
         if b'"run_ended"' not in line
     ]
-    assert len(kept) < len(journal.read_bytes().splitlines())
-    journal.write_bytes(b"".join(kept))
+    assert len(lines) < len(journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(lines))
     (path / "run_meta.json").unlink()
     return tmp_path
 
 
-def died_at(unfinished, every):
+def kill_at_points(unfinished_run, every):
     def prepare(root):
-        shutil.copytree(unfinished / "runs", root / "runs")
+        shutil.copytree(unfinished_run / "runs", root / "runs")
 
     def check(root, _):
         path = root / "runs" / "run"
         assert not [
-            each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)
+            record
+            for record in read_together(path / ".journal.jsonl")
+            if isinstance(record, Damage)
         ]
         setting = service.prepare_run(open_runtime(environment(root)), lambda *_: None)
         book = continue_run(
@@ -60,20 +62,25 @@ def died_at(unfinished, every):
             setting,
             again=False,
         )
-        told = meta(book)
-        assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == (
+        document = meta(book)
+        assert (
+            document["stop_reason"],
+            [session["attempts"] for session in document["sessions"]],
+        ) == (
             "completed",
             [1, 1],
         )
         assert not list(path.parent.glob(".work-*"))
 
-    return strace_points.kill_everywhere(FINISH, unfinished / "points", prepare, check, every=every)
+    return strace_points.kill_everywhere(
+        FINISH, unfinished_run / "points", prepare, check, every=every
+    )
 
 
-def test_killed_at_one_call_in_ten_of_its_end(unfinished):
-    assert len(died_at(unfinished, 10)) >= 3
+def test_run_killed_at_every_tenth_finishing_call_completes(unfinished_run):
+    assert len(kill_at_points(unfinished_run, 10)) >= 3
 
 
 @pytest.mark.soak
-def test_killed_at_any_call_of_its_end(unfinished):
-    assert len(died_at(unfinished, 1)) >= 20
+def test_run_killed_at_any_finishing_call_completes(unfinished_run):
+    assert len(kill_at_points(unfinished_run, 1)) >= 20

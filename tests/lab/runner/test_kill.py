@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.cli_runs import FLIGHTLOG
-from support.labs import again, environment, reconfigured
+from support.labs import again, environment, rewrite_config
 from support.waiting import command_line, processes, until
 
 SCENARIO = """
@@ -23,7 +23,7 @@ SCENARIO = """
 """
 
 
-def configured(root: Path, sessions: int) -> Path:
+def write_config(root: Path, sessions: int) -> Path:
     (root / "work").mkdir(parents=True)
     (root / "work" / "next").write_text("1\n")
     listed = "\n".join(
@@ -48,16 +48,20 @@ def harness(root, *words):
     )
 
 
-def inspected(root):
+def inspect_run(root):
     shown = harness(root, "inspect", "run", "--json")
     out, err = shown.communicate(timeout=60)
     assert shown.returncode == 0, err
     return json.loads(out)
 
 
-def finished(root, meta):
+def hash_completed_sessions(root, meta):
     """What is on record of the sessions that completed: the bytes of their transcripts and exchanges."""
-    done = [each["session_dir"] for each in meta["sessions"] if each["stop_reason"] == "completed"]
+    done = [
+        session["session_dir"]
+        for session in meta["sessions"]
+        if session["stop_reason"] == "completed"
+    ]
     files = {name: root / "runs" / "run" / name / "transcript.jsonl" for name in done}
     return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
@@ -78,11 +82,11 @@ def environ_of(pid):
         return ""
 
 
-def killed_until_done(root, sessions, kills, chance):
+def kill_until_done(root, sessions, kills, chance):
     """Run, kill, look, take up again; return how often it was killed before it was done."""
-    config = configured(root, sessions)
+    config = write_config(root, sessions)
     running = harness(root, "run", str(config), "--run-name", "run")
-    kept: dict[str, str] = {}
+    before: dict[str, str] = {}
     killed = 0
     while True:
         try:
@@ -97,37 +101,37 @@ def killed_until_done(root, sessions, kills, chance):
             if not (root / "runs" / "run" / "config.yaml").exists():
                 running = harness(root, "run", str(config), "--run-name", "run")
                 continue
-            meta = inspected(root)
-            now = finished(root, meta)
-            assert {name: now.get(name) for name in kept} == kept, (
+            meta = inspect_run(root)
+            now = hash_completed_sessions(root, meta)
+            assert {name: now.get(name) for name in before} == before, (
                 "what was finished stays as it was"
             )
-            kept = now
+            before = now
             running = harness(root, "run", "--resume", "run", "--again")
             continue
         assert running.returncode == 0, err
         return killed
 
 
-def judged(root, sessions):
-    meta = inspected(root)
+def check_run(root, sessions):
+    meta = inspect_run(root)
     state = again(root).state
-    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * sessions
+    assert [session["stop_reason"] for session in meta["sessions"]] == ["completed"] * sessions
     assert (root / "work" / "log").read_text().split() == [str(n) for n in range(1, sessions + 1)]
     assert [(root / "work" / f"f{n}").read_text().strip() for n in range(1, sessions + 1)] == [
         str(n) for n in range(1, sessions + 1)
     ]
-    tries = [each for attempts in state.attempts.values() for each in attempts]
-    assert all(each.end for each in tries), "every attempt has an end on record"
-    assert {each.stop_reason for each in tries} <= {"completed", "interrupted"}
+    tries = [attempt for attempts in state.attempts.values() for attempt in attempts]
+    assert all(attempt.end for attempt in tries), "every attempt has an end on record"
+    assert {attempt.stop_reason for attempt in tries} <= {"completed", "interrupted"}
     assert not (root / "runs" / ".work-run").exists()
-    return sum(each.stop_reason == "interrupted" for each in tries)
+    return sum(attempt.stop_reason == "interrupted" for attempt in tries)
 
 
 def test_a_run_killed_at_random_points_loses_nothing(tmp_path):
-    killed = killed_until_done(tmp_path, 4, 3, random.Random(4))
+    killed = kill_until_done(tmp_path, 4, 3, random.Random(4))
 
-    judged(tmp_path, 4)
+    check_run(tmp_path, 4)
     assert killed
 
 
@@ -140,15 +144,15 @@ def test_fifty_sessions_killed_a_hundred_times_lose_nothing(tmp_path):
         rounds += 1
         root = tmp_path / f"round-{rounds}"
         root.mkdir()
-        killed += killed_until_done(root, 50, 100 - killed, chance)
-        interrupted += judged(root, 50)
+        killed += kill_until_done(root, 50, 100 - killed, chance)
+        interrupted += check_run(root, 50)
         print(
             f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions"
         )
 
 
 def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
-    config = configured(tmp_path, 3)
+    config = write_config(tmp_path, 3)
     config.write_text(
         config.read_text().replace("cat next >> log;", "touch began; sleep 30; cat next >> log;", 1)
     )
@@ -157,14 +161,14 @@ def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
     running.send_signal(signal.SIGKILL)
     running.communicate()
     text = (tmp_path / "runs" / "run" / "config.yaml").read_text()
-    reconfigured(tmp_path / "runs" / "run", text.replace("sleep 30; ", ""))
+    rewrite_config(tmp_path / "runs" / "run", text.replace("sleep 30; ", ""))
 
     resumed = harness(tmp_path, "run", "--resume", "run")
-    _, said = resumed.communicate(timeout=120)
-    meta = inspected(tmp_path)
+    _, errors = resumed.communicate(timeout=120)
+    meta = inspect_run(tmp_path)
 
-    assert resumed.returncode == 1, said
-    assert [each["stop_reason"] for each in meta["sessions"]] == [
+    assert resumed.returncode == 1, errors
+    assert [session["stop_reason"] for session in meta["sessions"]] == [
         "interrupted",
         "completed",
         "completed",
@@ -173,31 +177,31 @@ def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
 
     asked = harness(tmp_path, "run", "--resume", "run", "--again")
     asked.communicate(timeout=120)
-    meta = inspected(tmp_path)
-    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * 3
-    assert [each["attempts"] for each in meta["sessions"]] == [2, 1, 1]
+    meta = inspect_run(tmp_path)
+    assert [session["stop_reason"] for session in meta["sessions"]] == ["completed"] * 3
+    assert [session["attempts"] for session in meta["sessions"]] == [2, 1, 1]
     assert (tmp_path / "runs/run/.attempts/session_01_a1/session_01/transcript.jsonl").exists()
 
 
 def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
-    config = configured(tmp_path, 1)
+    config = write_config(tmp_path, 1)
     config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30;", 1))
     running = harness(tmp_path, "run", str(config), "--run-name", "run")
     until((tmp_path / "work" / "began").exists)
 
     second = harness(tmp_path, "run", "--resume", "run")
-    _, said = second.communicate(timeout=60)
+    _, errors = second.communicate(timeout=60)
     running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=60)
+    _, errors_of_first = running.communicate(timeout=60)
 
-    assert second.returncode == 75, said
-    assert running.returncode == 130, told
-    assert inspected(tmp_path)["stop_reason"] == "interrupted"
+    assert second.returncode == 75, errors
+    assert running.returncode == 130, errors_of_first
+    assert inspect_run(tmp_path)["stop_reason"] == "interrupted"
     until(lambda: not players(tmp_path))
 
 
 def test_death_in_parallel_sessions_leaves_the_work_directory_unchanged(tmp_path):
-    config = configured(tmp_path, 2)
+    config = write_config(tmp_path, 2)
     slow = f"touch began$(cat next); test $(cat next) = 1 -o -e {tmp_path}/go || sleep 30; cat next >> log;"
     text = config.read_text().replace("cat next >> log;", slow, 1)
     config.write_text(text.replace("prompt: number 2}", "prompt: number 2, count: 3}"))
@@ -214,11 +218,14 @@ def test_death_in_parallel_sessions_leaves_the_work_directory_unchanged(tmp_path
 
     (tmp_path / "go").touch()
     resumed = harness(tmp_path, "run", "--resume", "run", "--again")
-    _, said = resumed.communicate(timeout=120)
+    _, errors = resumed.communicate(timeout=120)
 
-    assert resumed.returncode == 0, said
+    assert resumed.returncode == 0, errors
     state = again(tmp_path).state
     for name in ("session_02_r01", "session_02_r02", "session_02_r03"):
-        assert [each.stop_reason for each in state.attempts[name]] == ["interrupted", "completed"]
+        assert [attempt.stop_reason for attempt in state.attempts[name]] == [
+            "interrupted",
+            "completed",
+        ]
     assert (tmp_path / "work" / "log").read_text().split() == ["1", "2"]
     assert not trees.exists()

@@ -76,7 +76,7 @@ def test_a_run_and_its_replay_use_the_gateway_and_no_proxy(tmp_path, captured):
 
     assert meta(book)["stop_reason"] == "completed"
     assert sent
-    assert all(meta(each)["stop_reason"] == "completed" for each in replayed)
+    assert all(meta(branch)["stop_reason"] == "completed" for branch in replayed)
     assert [line for line in proxy.seen if b"127.0.0.1" in line] == []
 
 
@@ -129,8 +129,7 @@ def test_a_branch_that_ends_with_the_same_files_is_equal(tmp_path):
     assert compared["files_different"] == []
     assert compared["files_equal"] == ["a.txt", "b.txt", "c.txt"]
     first = json.loads((branch.path / "session_01" / "trajectory.json").read_text())
-    own = next(step["timestamp"] for step in first["steps"] if step.get("timestamp"))
-    assert first["extra"]["started_at"] == own
+    assert first["extra"]["started_at"] > meta(branch)["started_at"]
     (book.path / "session_01" / "transcript.jsonl").unlink()
     source = open_replay_source(runtime, tmp_path / "runs", "run", 1, 0)
     with pytest.raises(NotFound, match="the transcript is gone"):
@@ -167,9 +166,13 @@ def test_a_killed_run_is_interrupted(tmp_path):
     dead = again(tmp_path)
 
     assert run_meta("run", alive.config, alive.state)["stop_reason"] == "running"
-    told = run_meta("run", dead.config, dead.state)
-    assert told["stop_reason"] == "interrupted"
-    assert [session["stop_reason"] for session in told["sessions"]] == ["interrupted"]
+    journal.write_text("garbage\n")
+    lost = again(tmp_path)
+    lost = run_meta("run", lost.config, lost.state)
+    assert (lost["stop_reason"], len(lost["errors"])) == ("interrupted", 1)
+    document = run_meta("run", dead.config, dead.state)
+    assert document["stop_reason"] == "interrupted"
+    assert [session["stop_reason"] for session in document["sessions"]] == ["interrupted"]
 
 
 @pytest.mark.parametrize(("version", "tool"), [("2.0.76", "Task"), ("2.1.325", "Agent")])
@@ -198,7 +201,7 @@ def test_subagents_of_the_configuration_work_in_old_and_new_clients(tmp_path, ve
     body = next((book.path / "session_01" / "raw_dumps").glob("request_*1.json")).read_text()
     offered = json.loads(body)
     offered = offered.get("body", offered)["tools"]
-    assert tool in {each["name"] for each in offered}
+    assert tool in {tool_offered["name"] for tool_offered in offered}
     path = os.environ["PATH"]
     threads = inspect_address(book, parse_run_address("run#1"), path)["subagents"]
     name = next(name for name, turns in threads.items() if turns)
@@ -220,7 +223,7 @@ def test_a_client_without_an_option_is_called_too_old(tmp_path):
 def test_a_refused_branch_says_what_was_sent_before(tmp_path, capsys):
     replies = [{"blocks": [bash("echo a > a.txt")]}, {"text": "done"}]
     priced = {"input_tokens": 1000, "output_tokens": 10}
-    rules = [{"replies": [each | {"usage": priced} for each in replies]}]
+    rules = [{"replies": [reply | {"usage": priced} for reply in replies]}]
     with serve_scenario(parse_scenario({"rules": rules})) as model:
         env = environment(tmp_path, ANTHROPIC_API_KEY=FAKE)
         run(tmp_path, config(tmp_path, None, "go", base_url=model.url), env=env)
@@ -229,24 +232,28 @@ def test_a_refused_branch_says_what_was_sent_before(tmp_path, capsys):
         before = len(model.requests)
         stores = replay_session(old, source, 2, ReplayOptions(), lambda *_: None)
         sent = len(model.requests) - before
+        older = open_runtime(env | {"FLIGHTLOG_CLAUDE": str(agent_program("1.0.128"))})
+        source = open_replay_source(older, tmp_path / "runs", "run", 1, 0)
+        stores += replay_session(older, source, 2, ReplayOptions(), lambda *_: None)
 
     metas = [
-        run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)}
-        for each in stores
+        run_meta(store.name, store.config, store.state) | {"replay": replay_meta(store.state)}
+        for store in stores
     ]
     _print_branches(metas, tmp_path)
 
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     assert sent
-    assert "refused after requests of the client's own, $" in said
+    assert "refused after requests of the client's own, $" in errors
+    assert f"{stores[1].name}: this client is too old: it has no option --tools" in errors
 
 
 def test_a_referenced_secret_reaches_the_agent_but_no_file_of_the_run(tmp_path):
     secret = "tk" + "-9fK2" * 5
-    told = bash('echo "env=$SHOP_TOKEN"; tr "\\0" " " < /proc/$PPID/cmdline')
+    command = bash('echo "env=$SHOP_TOKEN"; tr "\\0" " " < /proc/$PPID/cmdline')
     given = config(
         tmp_path,
-        script([told], "done"),
+        script([command], "done"),
         "go",
         env={"SHOP_TOKEN": "${SHOP_TOKEN}", "PLAIN": "${PLAIN_NAME}"},
         args=["--append-system-prompt", "the token is ${SHOP_TOKEN}"],

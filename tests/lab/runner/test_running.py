@@ -55,21 +55,21 @@ def test_chained_sessions_continue_and_copied_steps_are_marked(tmp_path):
         config(tmp_path, WHO, "make one", "make two", session_mode="chained", in_place="keep"),
     )
 
-    said = json.dumps(request(book, "session_02", 1)["messages"])
-    assert "did one" in said
-    assert "make two" in said
+    messages = json.dumps(request(book, "session_02", 1)["messages"])
+    assert "did one" in messages
+    assert "make two" in messages
     steps = json.loads((book.path / "session_02" / "trajectory.json").read_bytes())["steps"]
     copies = [step for step in steps if step.get("is_copied_context")]
     assert any("did one" in str(step["message"]) for step in copies)
     assert not any("did two" in str(step["message"]) for step in copies)
     mapped = json.loads((book.path / "session_02" / "uuid_map.json").read_bytes())
     assert (len(mapped["turns"]), mapped["copied_turns"]) == (2, 2)
-    told = meta(book)
+    document = meta(book)
     as_root = (
         ("acceptEdits", agent_setup.AS_ROOT) if os.geteuid() == 0 else ("bypassPermissions", None)
     )
-    assert (told["permission_mode"], told["permission_note"]) == as_root
-    rows = told["sessions"]
+    assert (document["permission_mode"], document["permission_note"]) == as_root
+    rows = document["sessions"]
     assert rows[1]["resumed_from"] == rows[0]["session_id"] != rows[1]["session_id"]
     assert (tmp_path / "work" / "who").read_text() == "two\n"
 
@@ -95,12 +95,12 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
 
     book = run(tmp_path, given)
 
-    rows = {each["session_dir"]: each for each in meta(book)["sessions"]}
-    assert {each["stop_reason"] for each in rows.values()} == {"completed"}
+    rows = {session["session_dir"]: session for session in meta(book)["sessions"]}
+    assert {session["stop_reason"] for session in rows.values()} == {"completed"}
     wave = [rows[name] for name in ("session_02", "session_03", "session_04_r01", "session_04_r02")]
-    assert max(each["started_at"] for each in wave) < min(each["finished_at"] for each in wave), (
-        "all at the same time"
-    )
+    assert max(session["started_at"] for session in wave) < min(
+        session["finished_at"] for session in wave
+    ), "all at the same time"
     for name, who in (("session_02", "two"), ("session_03", "three"), ("session_04_r02", "four")):
         changed = {
             entry["file_path"]: entry for entry in lines(book.path / name / ".changes.jsonl")
@@ -124,9 +124,9 @@ def test_without_namespaces_sessions_run_in_sequence_with_a_note(tmp_path):
 
     book = start_run(tmp_path / "runs" / "run", given, setting)
 
-    told = meta(book)
-    assert "one after the other" in told["isolation_note"]
-    first, second = told["sessions"][1:]
+    document = meta(book)
+    assert "one after the other" in document["isolation_note"]
+    first, second = document["sessions"][1:]
     assert first["finished_at"] <= second["started_at"]
     for name in ("session_02_r01", "session_02_r02"):
         changed = {
@@ -137,7 +137,7 @@ def test_without_namespaces_sessions_run_in_sequence_with_a_note(tmp_path):
 
 
 def calls(book):
-    return sum(each["captured_requests"] for each in meta(book)["sessions"])
+    return sum(session["captured_requests"] for session in meta(book)["sessions"])
 
 
 @pytest.mark.parametrize("engine", ["claude_code", "scripted"])
@@ -151,53 +151,62 @@ def test_a_run_never_spends_past_its_budget(tmp_path, engine):
     # A response is charged after it was forwarded: a call that follows at once would still be paid.
     forever = {"rules": [{"replies": [{"blocks": [bash("sleep 0.1")], "usage": usage}]}]}
     probe = run(tmp_path, config(tmp_path, forever, "go", engine=engine, max_turns=1), "probe")
-    each = meta(probe)["total_spent_usd"] / calls(probe)
+    call_usd = meta(probe)["total_spent_usd"] / calls(probe)
 
     given = config(
-        tmp_path, forever, "go", "go on", engine=engine, max_turns=500, max_budget_usd=each * 5.5
+        tmp_path,
+        forever,
+        "go",
+        "go on",
+        engine=engine,
+        max_turns=500,
+        max_budget_usd=call_usd * 5.5,
     )
     book = run(tmp_path, given)
 
-    told = meta(book)
-    assert told["stop_reason"] == "budget_exhausted"
-    assert [row["stop_reason"] for row in told["sessions"]] == ["budget_exhausted", "pending"]
+    document = meta(book)
+    assert document["stop_reason"] == "budget_exhausted"
+    assert [row["stop_reason"] for row in document["sessions"]] == ["budget_exhausted", "pending"]
     paid = [
         row
         for row in lines(book.path / "session_01" / "api_captures.jsonl")
         if row["status"] == 200
     ]
     assert len(paid) == 5
-    assert told["total_spent_usd"] <= each * 5.5
+    assert document["total_spent_usd"] <= call_usd * 5.5
 
 
-def test_why_a_session_stopped_is_a_field(tmp_path):
+def test_session_records_why_it_stopped(tmp_path):
     def failing(status):
         return {"rules": [{"replies": [{"errors": [{"status": status}]}]}]}
 
-    def stopped(name, scenario, **more):
+    def run_until_stopped(name, scenario, **more):
         env = environment(tmp_path, CLAUDE_CODE_MAX_RETRIES="0")
         return meta(run(tmp_path, config(tmp_path, scenario, "go", "next", **more), name, env))
 
-    turns = stopped("turns", FOREVER, max_turns=2)
-    login = stopped("login", failing(401))
-    slow = stopped(
+    turns = run_until_stopped("turns", FOREVER, max_turns=2)
+    login = run_until_stopped("login", failing(401))
+    slow = run_until_stopped(
         "slow", script([bash("sleep 20")], "done"), session_timeout_seconds=0.8, engine="scripted"
     )
 
-    assert [each["stop_reason"] for each in turns["sessions"]] == ["max_turns", "max_turns"]
+    assert [session["stop_reason"] for session in turns["sessions"]] == ["max_turns", "max_turns"]
     assert turns["sessions"][0]["ended_early"]
-    assert [each["stop_reason"] for each in login["sessions"]] == ["auth_error", "pending"]
+    assert [session["stop_reason"] for session in login["sessions"]] == ["auth_error", "pending"]
     assert login["stop_reason"] == "auth_error"
-    assert [each["stop_reason"] for each in slow["sessions"]] == ["timeout", "timeout"]
+    assert [session["stop_reason"] for session in slow["sessions"]] == ["timeout", "timeout"]
     assert (turns["stop_reason"], slow["stop_reason"]) == ("completed", "timeout")
 
 
 def test_a_session_may_have_a_budget_of_its_own_and_the_run_goes_on(tmp_path):
     sessions = ({"prompt": "make one", "max_budget_usd": 0.000001}, "make two")
 
-    told = meta(run(tmp_path, config(tmp_path, WHO, *sessions)))
+    document = meta(run(tmp_path, config(tmp_path, WHO, *sessions)))
 
-    assert [each["stop_reason"] for each in told["sessions"]] == ["budget_exhausted", "completed"]
+    assert [session["stop_reason"] for session in document["sessions"]] == [
+        "budget_exhausted",
+        "completed",
+    ]
 
 
 def test_pre_and_post_commands_run_and_a_checked_failure_ends_the_run(tmp_path):
@@ -215,10 +224,10 @@ def test_pre_and_post_commands_run_and_a_checked_failure_ends_the_run(tmp_path):
         in_place="keep",
     )
 
-    told = meta(run(tmp_path, given))
+    document = meta(run(tmp_path, given))
 
     assert (tmp_path / "work" / "graded").read_text() == "one\n"
-    assert "post-run command 1 ended with 3" in told["errors"][0]["error"]
+    assert "post-run command 1 ended with 3" in document["errors"][0]["error"]
     failing = config(
         tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[{"command": "exit 4"}]
     )
@@ -227,7 +236,7 @@ def test_pre_and_post_commands_run_and_a_checked_failure_ends_the_run(tmp_path):
     assert meta(again(tmp_path, "failed"))["sessions"][0]["stop_reason"] == "pending"
 
 
-def test_the_work_directory_is_set_back_when_asked(tmp_path):
+def test_work_directory_is_reset_on_request(tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "mine").write_text("as it was\n")
     scenario = script([bash("echo changed > mine; echo new > new")], "done")
@@ -245,10 +254,10 @@ def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
     shutil.rmtree(tmp_path / "work")
     moved = again(tmp_path, "../elsewhere")
 
-    told = inspect_address(moved, RunAddress("elsewhere", session=2, turn=1), os.environ["PATH"])
+    step = inspect_address(moved, RunAddress("elsewhere", session=2, turn=1), os.environ["PATH"])
 
-    assert [change["file_path"] for change in told["file_changes"]] == ["who"]
-    assert told["request"]["status"] == 200
+    assert [change["file_path"] for change in step["file_changes"]] == ["who"]
+    assert step["request"]["status"] == 200
     ours = [
         "run_meta.json",
         "state_changelog.jsonl",
@@ -319,14 +328,15 @@ def test_any_command_can_be_the_agent(tmp_path):
 
 
 def test_progress_is_shown_while_it_runs(tmp_path):
-    told = []
+    progress = []
     setting = service.prepare_run(
-        open_runtime(environment(tmp_path)), lambda *words: told.append((time.monotonic(), *words))
+        open_runtime(environment(tmp_path)),
+        lambda *words: progress.append((time.monotonic(), *words)),
     )
 
     start_run(
         tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting
     )
 
-    assert [words for _, _, words, _ in told] == ["started", "", "", "ended: completed"]
-    assert [spent > 0 for *_, spent in told] == [False, True, True, True]
+    assert [words for _, _, words, _ in progress] == ["started", "", "", "ended: completed"]
+    assert [spent > 0 for *_, spent in progress] == [False, True, True, True]

@@ -17,7 +17,7 @@ from flightlog.lab.runner.capture import CaptureTarget, SharedSaver, _tree_recor
 from flightlog.lab.runner.context import RunContext, RunWorkTree
 from flightlog.lab.runner.run import add_replicates
 from flightlog.model.exchange import ApiRequest, BodyRef, RequestOrigin
-from support.captures import BODY, exchanges, plain, proxied
+from support.captures import BODY, exchanges, plain, running_proxy
 from support.cli_runs import FLIGHTLOG
 from support.labs import again, bash, config, environment, meta, run, script
 from support.upstream import answering, call, parts
@@ -91,21 +91,21 @@ def test_a_replicate_does_not_see_what_another_committed(work, tmp_path):
     )
 
     for name in ("session_01_r01", "session_01_r02", "session_01_r03"):
-        told = (book.path / name / "transcript.jsonl").read_text()
-        assert "count=2" in told, name
+        transcript = (book.path / name / "transcript.jsonl").read_text()
+        assert "count=2" in transcript, name
 
 
-@pytest.mark.parametrize("kept", [True, "keep"])
-def test_a_run_in_place_restores_the_directory_unless_it_is_kept(work, tmp_path, kept):
+@pytest.mark.parametrize("in_place", [True, "keep"])
+def test_a_run_in_place_restores_the_directory_unless_it_is_kept(work, tmp_path, in_place):
     before = picture(work)
 
     run(
         tmp_path,
-        config(tmp_path, script([bash(BUSY)], "done"), "go", engine="scripted", in_place=kept),
+        config(tmp_path, script([bash(BUSY)], "done"), "go", engine="scripted", in_place=in_place),
     )
 
-    assert (picture(work) == before) is (kept is True)
-    assert git(work, "log", "--format=%s").split()[0] == ("zero" if kept is True else "FUTURE")
+    assert (picture(work) == before) is (in_place is True)
+    assert git(work, "log", "--format=%s").split()[0] == ("zero" if in_place is True else "FUTURE")
 
 
 def test_after_a_kill_in_place_the_next_command_restores_the_directory(work, tmp_path):
@@ -140,8 +140,8 @@ def test_after_a_kill_in_place_the_next_command_restores_the_directory(work, tmp
     assert picture(work) != before
     assert "run was killed while it worked in place" in flightlog("doctor").stdout
     assert picture(work) != before
-    told = flightlog("session", "list")
-    assert "to its state before run" in told.stderr
+    ran = flightlog("session", "list")
+    assert "to its state before run" in ran.stderr
     assert picture(work) == before
     assert "killed while it worked" not in flightlog("doctor").stdout
     left = again(tmp_path).state.found_tree
@@ -168,10 +168,12 @@ def test_requests_at_the_same_time_share_a_snapshot(work, tmp_path):
     asyncio.run(together())
 
     saved = [
-        each for each in book.state.last_attempt("session_01").snapshots if each.request_index > 100
+        snapshot
+        for snapshot in book.state.last_attempt("session_01").snapshots
+        if snapshot.request_index > 100
     ]
-    assert [each.request_index for each in saved] == list(range(101, 125))
-    assert len({each.tree for each in saved}) <= 2
+    assert [snapshot.request_index for snapshot in saved] == list(range(101, 125))
+    assert len({snapshot.tree for snapshot in saved}) <= 2
 
 
 def test_parallel_calls_through_the_proxy_wait_for_two_saves_at_most(tmp_path):
@@ -190,7 +192,7 @@ def test_parallel_calls_through_the_proxy_wait_for_two_saves_at_most(tmp_path):
 
     with (
         answering(plain(b"{}")) as upstream,
-        proxied(upstream, tmp_path, barrier=barrier) as (url, recorder),
+        running_proxy(upstream, tmp_path, barrier=barrier) as (url, recorder),
         ThreadPoolExecutor(24) as pool,
     ):
         statuses = [parts(answer)[0] for answer in pool.map(lambda _: call(url, BODY), range(24))]

@@ -8,21 +8,21 @@ from flightlog.lab.statistics.groups import (
 )
 
 
-def used(name, **given):
+def make_tool_use(name, **given):
     return {"type": "tool_use", "id": "toolu_1", "name": name, "input": given}
 
 
-def test_what_does_not_change_what_is_done_does_not_change_the_action():
+def test_irrelevant_differences_give_the_same_action():
     one = action_of_response(
         [
             {"type": "text", "text": "Let me see."},
-            used("Bash", command="cat /w/shop/a.py  \nls /w/shop", description="Show"),
+            make_tool_use("Bash", command="cat /w/shop/a.py  \nls /w/shop", description="Show"),
         ],
         "tool_use",
         "/w/shop",
     )
     other = action_of_response(
-        [used("Bash", description="Look at it", command="cat ./a.py\nls .\n")],
+        [make_tool_use("Bash", description="Look at it", command="cat ./a.py\nls .\n")],
         "tool_use",
         "/w/shop/",
     )
@@ -31,17 +31,17 @@ def test_what_does_not_change_what_is_done_does_not_change_the_action():
     assert one.label == "Bash cat ./a.py\nls ."
 
 
-def test_another_argument_another_tool_or_another_order_is_another_action():
+def test_different_argument_tool_or_order_is_another_action():
     keys = {
         action_of_response(content, "tool_use", "/w").key
         for content in (
-            [used("Bash", command="ls")],
-            [used("Bash", command="ls -l")],
-            [used("Bash", command="ls", timeout=5)],
-            [used("Glob", command="ls")],
-            [used("Bash", command="ls"), used("Bash", command="pwd")],
-            [used("Bash", command="pwd"), used("Bash", command="ls")],
-            [used("Bash", command="ls /word")],
+            [make_tool_use("Bash", command="ls")],
+            [make_tool_use("Bash", command="ls -l")],
+            [make_tool_use("Bash", command="ls", timeout=5)],
+            [make_tool_use("Glob", command="ls")],
+            [make_tool_use("Bash", command="ls"), make_tool_use("Bash", command="pwd")],
+            [make_tool_use("Bash", command="pwd"), make_tool_use("Bash", command="ls")],
+            [make_tool_use("Bash", command="ls /word")],
         )
     }
 
@@ -49,7 +49,8 @@ def test_another_argument_another_tool_or_another_order_is_another_action():
     assert (
         action_by_tool(
             action_of_response(
-                [used("Bash", command="ls"), used("Read", file_path="a")], "tool_use"
+                [make_tool_use("Bash", command="ls"), make_tool_use("Read", file_path="a")],
+                "tool_use",
             )
         ).key
         == "Bash + Read"
@@ -57,13 +58,13 @@ def test_another_argument_another_tool_or_another_order_is_another_action():
 
 
 def test_text_only_refused_and_truncated_responses_are_actions():
-    said = [{"type": "text", "text": "Done."}]
+    blocks = [{"type": "text", "text": "Done."}]
 
-    assert action_of_response(said, "end_turn") == action_of_response(
+    assert action_of_response(blocks, "end_turn") == action_of_response(
         [{"type": "text", "text": "I am finished"}], "end_turn"
     )
     assert [
-        action_of_response(said, stop).key for stop in ("end_turn", "max_tokens", "refusal")
+        action_of_response(blocks, stop).key for stop in ("end_turn", "max_tokens", "refusal")
     ] == [
         TEXT,
         CUT,

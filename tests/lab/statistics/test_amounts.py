@@ -17,24 +17,24 @@ def test_intervals_of_a_mean_cover_in_over_93_of_100_experiments(kind, n):
     draw, truth = DRAWS[kind]
     rng = np.random.default_rng(4)
 
-    told = [estimate_mean(draw(rng, n).tolist(), seed).interval for seed in range(1_000)]
+    intervals = [estimate_mean(draw(rng, n).tolist(), seed).interval for seed in range(1_000)]
 
-    assert sum(each.low <= truth <= each.high for each in told) >= 930
+    assert sum(interval.low <= truth <= interval.high for interval in intervals) >= 930
 
 
 def test_the_interval_of_a_difference_covers_too():
     rng = np.random.default_rng(6)
-    told = [
+    intervals = [
         estimate_difference(
             rng.lognormal(0, 0.5, 12).tolist(), (0.4 + rng.lognormal(0, 0.5, 20)).tolist(), seed
         ).interval
         for seed in range(1_000)
     ]
 
-    assert sum(each.low <= 0.4 <= each.high for each in told) >= 930
+    assert sum(interval.low <= 0.4 <= interval.high for interval in intervals) >= 930
 
 
-def test_there_is_no_interval_where_nothing_can_be_said():
+def test_too_few_or_equal_values_have_no_interval():
     assert estimate_mean([], 0) is None
     assert estimate_mean([1.0, 2.0, 3.0, 4.0], 0).interval is None
     assert estimate_mean([2.0] * 50, 0).interval is None
@@ -43,7 +43,7 @@ def test_there_is_no_interval_where_nothing_can_be_said():
     assert estimate_mean([1.0, 1.0, 1.0, 1.0, 2.0], 0).mean == 1.2
 
 
-def test_the_same_seed_tells_the_same():
+def test_same_seed_gives_the_same_interval():
     values = [1.0, 2.0, 2.5, 4.0, 9.0, 3.0]
 
     assert estimate_mean(values, 7) == estimate_mean(values, 7)

@@ -11,7 +11,7 @@ EXPERIMENTS = 1_000
 HABITS = {"Bash ls": 0.55, "Read a.py": 0.3, "(words only)": 0.12, "Bash rm": 0.03}
 
 
-def acted(rng, n, habits=HABITS, **costs):
+def draw_trials(rng, n, habits=HABITS, **costs):
     """`n` answers of a model with these habits."""
     keys = rng.choice(list(habits), size=n, p=list(habits.values()))
     money = rng.lognormal(-4, 0.4, n) * costs.get("dearer", 1.0) if costs else [None] * n
@@ -28,22 +28,22 @@ def acted(rng, n, habits=HABITS, **costs):
 @pytest.mark.parametrize("n", [10, 40])
 def test_intervals_of_a_distribution_cover_in_over_93_of_100_experiments(n):
     rng = np.random.default_rng(1)
-    held = dict.fromkeys(HABITS, 0)
+    covered = dict.fromkeys(HABITS, 0)
 
     for _ in range(EXPERIMENTS):
         (group,) = (
             analyze_questions(
-                [ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]
+                [ComparisonQuestion("q", (TrialGroup("as recorded", draw_trials(rng, n)),))]
             )
             .questions[0]
             .groups
         )
-        told = {each.name: each.interval for each in group.actions}
+        intervals = {action.name: action.interval for action in group.actions}
         for key, share in HABITS.items():
-            interval = told[key] if key in told else share_interval(HitCount(0, n))
-            held[key] += interval.low <= share <= interval.high
+            interval = intervals[key] if key in intervals else share_interval(HitCount(0, n))
+            covered[key] += interval.low <= share <= interval.high
 
-    assert all(each >= 930 for each in held.values()), held
+    assert all(count >= 930 for count in covered.values()), covered
 
 
 def test_a_sweep_without_any_effect_finds_something_in_at_most_5_of_100():
@@ -51,26 +51,28 @@ def test_a_sweep_without_any_effect_finds_something_in_at_most_5_of_100():
     false = tests = 0
 
     for number in range(EXPERIMENTS):
-        groups = tuple(TrialGroup(f"v{at:02d}", acted(rng, 6, dearer=1.0)) for at in range(5))
-        told = analyze_questions([ComparisonQuestion("q", groups)], seed=number)
-        tests += told.test_count
-        false += any(each.verdict == DIFFERS for each in told.questions[0].comparisons)
+        groups = tuple(TrialGroup(f"v{at:02d}", draw_trials(rng, 6, dearer=1.0)) for at in range(5))
+        analysis = analyze_questions([ComparisonQuestion("q", groups)], seed=number)
+        tests += analysis.test_count
+        false += any(
+            comparison.verdict == DIFFERS for comparison in analysis.questions[0].comparisons
+        )
 
     assert tests == 4 * EXPERIMENTS, "each variant asks one question"
     assert false <= 0.05 * EXPERIMENTS, false
 
 
-def test_what_differs_is_found_with_its_size():
+def test_difference_is_found_with_its_size():
     rng = np.random.default_rng(3)
     other = {"Bash ls": 0.05, "Read a.py": 0.85, "(words only)": 0.07, "Bash rm": 0.03}
     groups = (
-        TrialGroup("request_005", acted(rng, 40, dearer=1.0)),
-        TrialGroup("request_005_v01", acted(rng, 40, other, dearer=2.0)),
+        TrialGroup("request_005", draw_trials(rng, 40, dearer=1.0)),
+        TrialGroup("request_005_v01", draw_trials(rng, 40, other, dearer=2.0)),
     )
 
-    told = analyze_questions([ComparisonQuestion("q", groups)], seed=1)
+    analysis = analyze_questions([ComparisonQuestion("q", groups)], seed=1)
 
-    (against,) = told.questions[0].comparisons
+    (against,) = analysis.questions[0].comparisons
     (test,) = against.tests
     assert against.verdict == DIFFERS
     assert (test.measure, test.name) == ("actions", "all")
@@ -78,27 +80,27 @@ def test_what_differs_is_found_with_its_size():
     assert test.p_value == test.p_value_adjusted
     shares = [
         next(share for share in group.actions if share.name == "Read a.py")
-        for group in told.questions[0].groups
+        for group in analysis.questions[0].groups
     ]
     assert shares[0].interval.high < 0.85 <= shares[1].interval.high
 
 
 def test_three_of_ten_against_eight_of_ten_is_found_in_80_of_100():
     rng = np.random.default_rng(6)
-    found = false = 0
+    detected = false = 0
 
     for number in range(500):
         base, same, better = (
-            TrialGroup(name, acted(rng, 20, {"Bash": share, "Read": 1 - share}, dearer=1.0))
+            TrialGroup(name, draw_trials(rng, 20, {"Bash": share, "Read": 1 - share}, dearer=1.0))
             for name, share in (("base", 0.3), ("same", 0.3), ("better", 0.8))
         )
         for group in (same, better):
-            told = analyze_questions([ComparisonQuestion("q", (base, group))], seed=number)
-            differs = told.questions[0].comparisons[0].verdict == DIFFERS
-            found += differs and group is better
+            analysis = analyze_questions([ComparisonQuestion("q", (base, group))], seed=number)
+            differs = analysis.questions[0].comparisons[0].verdict == DIFFERS
+            detected += differs and group is better
             false += differs and group is same
 
-    assert found >= 400, found
+    assert detected >= 400, detected
     assert false <= 25, false
 
 
@@ -132,35 +134,35 @@ def test_outcomes_are_per_verifier_and_agreement_is_a_pair_probability():
         return TrialGroup(
             name,
             tuple(
-                Trial(f"{name}{at}", Action(key, key, key), each)
-                for at, (each, key) in enumerate(zip(done, keys, strict=True))
+                Trial(f"{name}{at}", Action(key, key, key), outcome)
+                for at, (outcome, key) in enumerate(zip(done, keys, strict=True))
             ),
         )
 
-    told = analyze_questions(
+    answer = analyze_questions(
         [ComparisonQuestion("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]
     ).questions[0]
 
-    assert [(each.outcomes[0].count, each.outcomes[0].n) for each in told.groups] == [
+    assert [(group.outcomes[0].count, group.outcomes[0].n) for group in answer.groups] == [
         (1, 10),
         (10, 10),
     ]
-    assert told.groups[0].agreement == pytest.approx(9 * 8 / 90)
-    assert told.groups[1].agreement == 1.0
-    outcome = next(each for each in told.comparisons[0].tests if each.measure == "outcome")
+    assert answer.groups[0].agreement == pytest.approx(9 * 8 / 90)
+    assert answer.groups[1].agreement == 1.0
+    outcome = next(test for test in answer.comparisons[0].tests if test.measure == "outcome")
     assert (outcome.name, outcome.effect, outcome.is_finding) == ("tests", pytest.approx(0.9), True)
 
 
 def test_groups_stopped_early_get_sequential_tests_and_no_amounts():
     rng = np.random.default_rng(4)
     groups = tuple(
-        TrialGroup(name, acted(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab"
+        TrialGroup(name, draw_trials(rng, 60, dearer=1.0), is_stopped_early=True) for name in "ab"
     )
 
-    told = analyze_questions([ComparisonQuestion("q", groups)]).questions[0]
+    answer = analyze_questions([ComparisonQuestion("q", groups)]).questions[0]
 
-    assert {each.test for each in told.comparisons[0].tests} == {"always-valid likelihood test"}
-    assert {each.interval.method for each in told.groups[0].actions} == {
+    assert {test.test for test in answer.comparisons[0].tests} == {"always-valid likelihood test"}
+    assert {action.interval.method for action in answer.groups[0].actions} == {
         "confidence sequence, valid under the stopping rule"
     }
 
@@ -168,13 +170,14 @@ def test_groups_stopped_early_get_sequential_tests_and_no_amounts():
 def test_a_request_without_samples_as_recorded_has_no_comparison():
     rng = np.random.default_rng(5)
 
-    told = analyze_questions(
+    answer = analyze_questions(
         [
             ComparisonQuestion(
-                "q", (TrialGroup("request_005", ()), TrialGroup("request_005_v01", acted(rng, 9)))
+                "q",
+                (TrialGroup("request_005", ()), TrialGroup("request_005_v01", draw_trials(rng, 9))),
             )
         ]
     ).questions[0]
 
-    assert told.comparisons[0].verdict == FEW
-    assert told.groups[0].actions == ()
+    assert answer.comparisons[0].verdict == FEW
+    assert answer.groups[0].actions == ()

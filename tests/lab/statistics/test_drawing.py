@@ -22,9 +22,9 @@ def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
 
 def test_path_lines_name_the_diverging_step_and_stay_on_one_line():
     def way(run, *steps):
-        return ActionPath(run, "s", tuple(Action(each, each, each) for each in steps))
+        return ActionPath(run, "s", tuple(Action(step, step, step) for step in steps))
 
-    told = list(
+    lines = list(
         iter_path_lines(
             build_path_tree(
                 [
@@ -36,7 +36,7 @@ def test_path_lines_name_the_diverging_step_and_stay_on_one_line():
         )
     )
 
-    assert told == [
+    assert lines == [
         "step 1  3 of 3  ls",
         "  step 2  1 of 3, 1 end  cat # x",
         "  steps 2 to 3  2 of 3, 2 end  rm",

@@ -20,7 +20,7 @@ COUNT = st.integers(0, 40)
 
 @settings(max_examples=60, deadline=None)
 @given(COUNT, COUNT, COUNT, COUNT)
-def test_fishers_test_is_fishers_test(a, b, c, d):
+def test_fisher_p_value_equals_that_of_scipy(a, b, c, d):
     ours = fisher_p_value((a, a + b), (c, c + d))
 
     assert ours == pytest.approx(fisher_exact([[a, b], [c, d]]).pvalue, abs=1e-9)

@@ -9,7 +9,7 @@ from flightlog.lab.statistics import service
 from flightlog.lab.statistics.analysis import DIFFERS
 from support.cli_runs import within
 from support.labs import again, bash, config, run, script
-from support.samples_made import answered, make_source_run
+from support.samples_made import make_source_run, write_samples
 
 LS = ("Bash", {"command": "ls", "description": "List"})
 CAT = ("Bash", {"command": "cat <b>x</b>"})
@@ -22,8 +22,8 @@ def harness(root, verb, *words):
 
 def test_samples_are_compared_with_the_recording_and_with_variants(tmp_path):
     book = make_source_run(tmp_path)
-    answered(book, 1, 0, [LS] * 9 + ["hello"])
-    answered(book, 1, 1, [CAT] * 10, label="told to read")
+    write_samples(book, 1, 0, [LS] * 9 + ["hello"])
+    write_samples(book, 1, 1, [CAT] * 10, label="told to read")
 
     code, out, err = harness(tmp_path, "compare", "run", "--json")
 
@@ -37,7 +37,7 @@ def test_samples_are_compared_with_the_recording_and_with_variants(tmp_path):
         "told to read",
     )
     assert (vanilla["same_as_recorded"]["count"], variant["same_as_recorded"]["count"]) == (9, 0)
-    assert [(each["label"], each["count"]) for each in vanilla["actions"]] == [
+    assert [(action["label"], action["count"]) for action in vanilla["actions"]] == [
         ("Bash ls", 9),
         ("(words only)", 1),
     ]
@@ -50,8 +50,8 @@ def test_analysis_links_existing_files_and_keeps_a_handwritten_one(
     tmp_path,
 ):
     book = make_source_run(tmp_path)
-    answered(book, 1, 0, [LS] * 6)
-    answered(book, 1, 1, [CAT] * 6)
+    write_samples(book, 1, 0, [LS] * 6)
+    write_samples(book, 1, 1, [CAT] * 6)
 
     code, out, err = harness(tmp_path, "compare", "run", "--write")
 
@@ -63,7 +63,7 @@ def test_analysis_links_existing_files_and_keeps_a_handwritten_one(
     )
     targets = set(re.findall(r"\]\(<([^>]+)>\)", page.read_text()))
     assert len(targets) == 12
-    assert all((book.path / each).is_file() for each in targets)
+    assert all((book.path / target).is_file() for target in targets)
     before = page.read_bytes()
     assert harness(tmp_path, "compare", "run", "--write")[0] == 0
     assert page.read_bytes() == before
@@ -85,12 +85,12 @@ def test_without_anything_sampled_there_is_nothing_to_write(tmp_path):
 
 def test_a_stopping_rule_on_record_decides_which_interval_is_shown(tmp_path):
     book = make_source_run(tmp_path)
-    answered(book, 1, 0, [LS] * 12, until_width=0.5)
+    write_samples(book, 1, 0, [LS] * 12, until_width=0.5)
 
-    told = service.analyze_runs(open_runtime(), [again(tmp_path)]).questions[0].groups[0]
+    group = service.analyze_runs(open_runtime(), [again(tmp_path)]).questions[0].groups[0]
 
-    assert told.is_stopped_early
-    assert "confidence sequence" in told.actions[0].interval.method
+    assert group.is_stopped_early
+    assert "confidence sequence" in group.actions[0].interval.method
 
 
 def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
@@ -101,26 +101,28 @@ def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
             tmp_path, given, name, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
         )
 
-    told = service.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
+    analysis = service.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
 
-    (answer,) = [each for each in told.questions if each.name == "session 1"]
-    assert [(each.name, each.outcomes[0].count, each.outcomes[0].n) for each in answer.groups] == [
+    (answer,) = [question for question in analysis.questions if question.name == "session 1"]
+    assert [
+        (group.name, group.outcomes[0].count, group.outcomes[0].n) for group in answer.groups
+    ] == [
         ("a", 5, 5),
         ("b", 0, 5),
     ]
-    (outcome,) = [each for each in answer.comparisons[0].tests if each.measure == "outcome"]
+    (outcome,) = [test for test in answer.comparisons[0].tests if test.measure == "outcome"]
     assert outcome.p_value < 0.01
 
 
 def test_by_tool_is_coarser_than_by_arguments(tmp_path):
     book = make_source_run(tmp_path)
-    answered(book, 1, 0, [LS, CAT] * 3)
+    write_samples(book, 1, 0, [LS, CAT] * 3)
 
     by = {
-        each: service.analyze_runs(
-            open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], each
+        grouping: service.analyze_runs(
+            open_runtime(), [open_run(open_runtime(), tmp_path / "runs", "run")], grouping
         ).questions[0]
-        for each in service.BY
+        for grouping in service.BY
     }
 
-    assert [len(by[each].groups[0].actions) for each in ("arguments", "tool")] == [2, 1]
+    assert [len(by[grouping].groups[0].actions) for grouping in ("arguments", "tool")] == [2, 1]

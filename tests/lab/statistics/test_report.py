@@ -59,11 +59,11 @@ def test_every_sentence_points_at_its_samples_and_every_note_at_files():
             r"\(<session_01/resamples/request_005(?:_v01)?/sample_\d\d(?:_error)?\.json>\)",
             defined[number],
         )
-    found = next(line for line in sentences if "`Bash ls` in 8 of 8" in line)
-    assert defined[re.findall(r"\[\^(\d+)\]$", found)[0]].count("](<") == 8
+    majority = next(line for line in sentences if "`Bash ls` in 8 of 8" in line)
+    assert defined[re.findall(r"\[\^(\d+)\]$", majority)[0]].count("](<") == 8
 
 
-def test_what_a_sample_says_is_words():
+def test_text_of_a_sample_is_inert_in_the_report():
     html = MarkdownIt("commonmark").render(
         render_analysis("my *run*", analyze_questions([question()]))
     )

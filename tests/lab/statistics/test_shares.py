@@ -20,7 +20,7 @@ SHARES = np.linspace(0.001, 0.999, 999)
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 5), (1, 5), (3, 20), (10, 20), (20, 20), (199, 200)])
-def test_the_interval_is_the_one_it_is_called(hits, n):
+def test_share_interval_equals_the_wilson_interval_of_scipy(hits, n):
     ours = share_interval(HitCount(hits, n))
 
     assert ours.method == WILSON
@@ -33,7 +33,7 @@ def test_the_interval_is_the_one_it_is_called(hits, n):
 def test_the_interval_covers_at_its_level_for_every_true_share(n):
     chances = np.array([comb(n, k) * SHARES**k * (1 - SHARES) ** (n - k) for k in range(n + 1)])
     limits = [share_interval(HitCount(k, n)) for k in range(n + 1)]
-    holds = np.array([(each.low <= SHARES) & (each.high >= SHARES) for each in limits])
+    holds = np.array([(interval.low <= SHARES) & (interval.high >= SHARES) for interval in limits])
 
     assert (chances * holds).sum(axis=0).min() >= 0.945
 
@@ -48,12 +48,12 @@ def test_the_interval_of_a_difference_covers_too(one, n):
 
     covered = 0.0
     for a, b in itertools.product(range(n + 1), repeat=2):
-        told = difference_interval(HitCount(a, n), HitCount(b, n))
-        assert told.method == NEWCOMBE
+        interval = difference_interval(HitCount(a, n), HitCount(b, n))
+        assert interval.method == NEWCOMBE
         covered += (
             chances[one][a]
             * chances[other][b]
-            * (told.low <= 0.2 + 1e-12 and told.high >= 0.2 - 1e-12)
+            * (interval.low <= 0.2 + 1e-12 and interval.high >= 0.2 - 1e-12)
         )
     assert covered >= 0.945
 

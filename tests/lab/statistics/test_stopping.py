@@ -11,7 +11,7 @@ from flightlog.lab.statistics.inference import HitCount, estimate_mean, share_in
 EXPERIMENTS = 1_000
 
 
-def stopped(shares, width, rng, most=1_500):
+def sample_until_enough(shares, width, rng, most=1_500):
     """Sample actions one by one until the rule says enough; return how often each was seen."""
     drawn = rng.choice(len(shares), size=most, p=shares)
     running = np.eye(len(shares), dtype=int)[drawn].cumsum(axis=0)
@@ -24,8 +24,8 @@ def stopped(shares, width, rng, most=1_500):
                 [int(nearest), n - int(nearest)], width
             )
         if KNOWN[nearest, n]:
-            assert inference.has_enough_samples([int(each) for each in seen], width)
-            return [int(each) for each in seen], drawn[:n]
+            assert inference.has_enough_samples([int(count) for count in seen], width)
+            return [int(count) for count in seen], drawn[:n]
     raise AssertionError("never enough")
 
 
@@ -36,18 +36,18 @@ KNOWN: dict[tuple[int, int], bool] = {}
 def test_intervals_cover_in_over_93_of_100_stopped_experiments(shares):
     rng = np.random.default_rng(11)
     KNOWN.clear()
-    held = np.zeros(len(shares))
+    covered = np.zeros(len(shares))
     sizes = []
 
     for _ in range(EXPERIMENTS):
-        seen, drawn = stopped(shares, 0.3, rng)
+        seen, drawn = sample_until_enough(shares, 0.3, rng)
         sizes.append(len(drawn))
         for place, (hits, share) in enumerate(zip(seen, shares, strict=True)):
-            told = share_interval(HitCount(hits, len(drawn), is_stopped_early=True))
-            held[place] += told.low <= share <= told.high
-            assert told.high - told.low <= 0.3
+            interval = share_interval(HitCount(hits, len(drawn), is_stopped_early=True))
+            covered[place] += interval.low <= share <= interval.high
+            assert interval.high - interval.low <= 0.3
 
-    assert (held / EXPERIMENTS >= 0.93).all(), held / EXPERIMENTS
+    assert (covered / EXPERIMENTS >= 0.93).all(), covered / EXPERIMENTS
     assert len(set(sizes)) > 3, "the rule looked at what was seen"
 
 
@@ -59,8 +59,10 @@ def test_ordinary_intervals_fail_under_optional_stopping():
         hits = (rng.random(300) < 0.5).cumsum()
         for name, is_stopped in (("wilson", False), ("sequence", True)):
             for n in range(5, 301, 3):
-                told = share_interval(HitCount(int(hits[n - 1]), n, is_stopped_early=is_stopped))
-                if not told.low <= 0.5 <= told.high:
+                interval = share_interval(
+                    HitCount(int(hits[n - 1]), n, is_stopped_early=is_stopped)
+                )
+                if not interval.low <= 0.5 <= interval.high:
                     fooled[name] += 1
                     break
 
@@ -71,16 +73,16 @@ def test_ordinary_intervals_fail_under_optional_stopping():
 def test_cost_keeps_its_coverage_where_the_actions_decided_when_to_stop():
     rng = np.random.default_rng(3)
     KNOWN.clear()
-    covered = told = 0
+    covered = reported = 0
     for number in range(EXPERIMENTS):
-        _, drawn = stopped((0.7, 0.3), 0.4, rng)
+        _, drawn = sample_until_enough((0.7, 0.3), 0.4, rng)
         costs = np.where(drawn == 0, 0.01, 0.03) * rng.lognormal(0, 0.4, len(drawn))
         interval = estimate_mean(costs.tolist(), number).interval
         truth = (0.7 * 0.01 + 0.3 * 0.03) * np.exp(0.08)
-        told += 1
+        reported += 1
         covered += interval.low <= truth <= interval.high
 
-    assert covered >= 0.93 * told
+    assert covered >= 0.93 * reported
 
 
 def test_sequential_test_separates_groups_with_few_false_findings():
@@ -99,7 +101,7 @@ def test_sequential_test_separates_groups_with_few_false_findings():
     assert inference.sequential_p_value((0, 0), (0, 0)) == 1.0
 
 
-def test_five_at_least_and_all_or_nothing_is_known_soonest():
+def test_stopping_needs_five_samples_and_more_for_even_shares():
     assert not inference.has_enough_samples([4], 1.0)
     assert inference.has_enough_samples([5], 1.0)
     assert not inference.has_enough_samples([], 1.0)

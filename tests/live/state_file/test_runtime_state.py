@@ -38,7 +38,7 @@ def put(folder, text=EXAMPLE):
     return folder / "runtime-state.yaml"
 
 
-def bumped(number):
+def make_change(number):
     def change(state):
         for profile in state.auth_profiles[-1:]:
             profile.billing.cost_today = float(number)
@@ -59,10 +59,10 @@ def test_the_example_read_and_written_again_is_the_same_file(tmp_path):
 
 def test_new_file_from_the_examples_values_equals_the_example(tmp_path):
     put(tmp_path / "old")
-    told = read_state(tmp_path / "old", EXAMPLE_MS)
-    told.auth_profiles[0].billing.is_fresh = True  # the document wrote what was no longer true
+    example = read_state(tmp_path / "old", EXAMPLE_MS)
+    example.auth_profiles[0].billing.is_fresh = True  # the document wrote what was no longer true
 
-    update_state(tmp_path / "new", EXAMPLE_MS, lambda _: told)
+    update_state(tmp_path / "new", EXAMPLE_MS, lambda _: example)
 
     left_out = "    # ... git, transcript, alerts, metadata\n"  # the document's own dots
     assert (tmp_path / "new" / "runtime-state.yaml").read_text() == EXAMPLE.replace(left_out, "")
@@ -101,28 +101,30 @@ def humans(text):
 
 @settings(max_examples=20)
 @given(chosen=st.lists(st.sampled_from(range(len(EDITS))), min_size=1, max_size=4, unique=True))
-def test_every_byte_of_a_person_survives_updates(tmp_path_factory, chosen):
+def test_every_byte_that_a_person_wrote_survives_updates(tmp_path_factory, chosen):
     folder = tmp_path_factory.mktemp("state")
     path = put(folder)
     for number, which in enumerate(chosen):
         path.write_bytes(EDITS[which](path.read_bytes().decode()).encode())
         before = path.read_bytes().decode()
         for step in range(3):
-            update_state(folder, EXAMPLE_MS + number, bumped(10 * number + step), durable=False)
+            update_state(
+                folder, EXAMPLE_MS + number, make_change(10 * number + step), durable=False
+            )
 
         after = path.read_bytes().decode()
         assert humans(after) == humans(before)
         assert f"tokensUsed: {10 * number + 2}" in after
 
 
-def test_a_thousand_updates_later_the_edits_are_where_they_were(tmp_path):
+def test_edits_stay_in_place_through_a_thousand_updates(tmp_path):
     path = put(tmp_path)
     for edit in EDITS[:8]:
         path.write_text(edit(path.read_text()))
     before = path.read_text()
 
     for step in range(1000):
-        update_state(tmp_path, EXAMPLE_MS, bumped(step), durable=False)
+        update_state(tmp_path, EXAMPLE_MS, make_change(step), durable=False)
 
     assert humans(path.read_text()) == humans(before)
     assert "tokensUsed: 999" in path.read_text()
@@ -142,7 +144,7 @@ def test_a_save_between_our_read_and_our_write_is_never_lost(tmp_path, way):
             else:
                 (tmp_path / "swap").write_text(text)
                 (tmp_path / "swap").rename(path)
-        return bumped(7)(state)
+        return make_change(7)(state)
 
     done = update_state(tmp_path, EXAMPLE_MS, change)
 
@@ -155,10 +157,10 @@ def test_save_into_the_replaced_file_is_restored_by_the_next_update(tmp_path):
     path = put(tmp_path)
     editor = path.open("r+")  # an editor that writes in place holds the old file open
 
-    update_state(tmp_path, EXAMPLE_MS, bumped(1))
+    update_state(tmp_path, EXAMPLE_MS, make_change(1))
     editor.write(EXAMPLE.replace("Primary Account", "Late Account..."))
     editor.close()
-    update_state(tmp_path, EXAMPLE_MS, bumped(2))
+    update_state(tmp_path, EXAMPLE_MS, make_change(2))
 
     assert "label: Late Account..." in path.read_text()
     assert "tokensUsed: 2" in path.read_text()
@@ -166,19 +168,19 @@ def test_save_into_the_replaced_file_is_restored_by_the_next_update(tmp_path):
 
 def test_a_broken_edit_is_not_touched_and_the_last_good_state_is_used(tmp_path):
     path = put(tmp_path, EXAMPLE.replace("Primary Account", "Ada"))
-    update_state(tmp_path, EXAMPLE_MS, bumped(1))
+    update_state(tmp_path, EXAMPLE_MS, make_change(1))
     broken = path.read_text().replace("issues: [", "issues: [[")
     path.write_text(broken)
 
-    done = update_state(tmp_path, EXAMPLE_MS, bumped(2))
-    told = load_state(tmp_path, EXAMPLE_MS)
+    done = update_state(tmp_path, EXAMPLE_MS, make_change(2))
+    loaded = load_state(tmp_path, EXAMPLE_MS)
 
     assert path.read_text() == broken
     assert re.match(r"line \d+, column \d+: ", done.error)
-    assert told.error == done.error
-    assert told.state.auth_profiles[0].label == "Ada"
+    assert loaded.error == done.error
+    assert loaded.state.auth_profiles[0].label == "Ada"
     path.write_text(broken.replace("issues: [[", "issues: ["))
-    assert update_state(tmp_path, EXAMPLE_MS, bumped(3)).error == ""
+    assert update_state(tmp_path, EXAMPLE_MS, make_change(3)).error == ""
     assert "tokensUsed: 3" in path.read_text()
 
 
@@ -190,30 +192,36 @@ def test_values_of_the_wrong_kind_count_as_unknown_and_are_put_right(tmp_path):
         ),
     )
 
-    told = read_state(tmp_path, EXAMPLE_MS)
-    update_state(tmp_path, EXAMPLE_MS, bumped(5))
+    state_read = read_state(tmp_path, EXAMPLE_MS)
+    update_state(tmp_path, EXAMPLE_MS, make_change(5))
 
-    assert (told.auth_profiles[0].billing.cost_today, told.sessions[0].context.percent_used) == (
+    assert (
+        state_read.auth_profiles[0].billing.cost_today,
+        state_read.sessions[0].context.percent_used,
+    ) == (
         0.0,
         0,
     )
-    assert told.auth_profiles[0].billing.total_tokens == 24863398
+    assert state_read.auth_profiles[0].billing.total_tokens == 24863398
     assert "costToday: 5.0" in path.read_text()
 
 
-def test_the_documents_integration_test(tmp_path):
+def test_updates_follow_the_documents_integration_test(tmp_path):
     assert read_state(tmp_path, 1).auth_profiles == []
     profile = AuthProfile("test-work", "Test Work Account")
     profile.billing.cost_today = 42.5
 
     upsert_auth_profile(tmp_path, profile, 1)
-    assert [each.label for each in read_state(tmp_path, 1).auth_profiles] == ["Test Work Account"]
+    assert [profile_read.label for profile_read in read_state(tmp_path, 1).auth_profiles] == [
+        "Test Work Account"
+    ]
     assert "costToday: 42.5" in (tmp_path / "runtime-state.yaml").read_text()
     profile.billing.cost_today, profile.billing.burn_rate_per_hour = 55.75, 12.5
-    told = upsert_auth_profile(tmp_path, profile, 2)
+    updated = upsert_auth_profile(tmp_path, profile, 2)
 
     assert [
-        (each.billing.cost_today, each.billing.burn_rate_per_hour) for each in told.auth_profiles
+        (account.billing.cost_today, account.billing.burn_rate_per_hour)
+        for account in updated.auth_profiles
     ] == [(55.75, 12.5)]
 
 
@@ -258,7 +266,7 @@ def test_first_item_follows_an_empty_list_in_any_notation(tmp_path, empty, head)
     assert [profile.profile_id for profile in again.state.auth_profiles] == ["work"]
 
 
-def test_old_sessions_leave_with_their_text(tmp_path):
+def test_old_sessions_are_removed_with_their_text(tmp_path):
     path = put(tmp_path)
     fresh = RuntimeSession("b", metadata=SessionMetadata(EXAMPLE_MS, EXAMPLE_MS))
     upsert_session(tmp_path, fresh, EXAMPLE_MS)
@@ -267,7 +275,7 @@ def test_old_sessions_leave_with_their_text(tmp_path):
 
     assert [session for session, _ in done.removed] == ["a8e855a4-1b42-4793-a1b8-0a533aba93f8"]
     assert "# ... git, transcript, alerts, metadata" in done.removed[0][1]
-    assert [each.session_id for each in read_state(tmp_path, 1).sessions] == ["b"]
+    assert [session.session_id for session in read_state(tmp_path, 1).sessions] == ["b"]
     cleanup_old_sessions(tmp_path, EXAMPLE_MS + 8 * DAY_MS)
     assert read_state(tmp_path, 1).sessions == []
     assert path.read_text().endswith("sessions: []\n")
@@ -286,10 +294,10 @@ def _count(folder, name, times):
     for _ in range(times):
 
         def one_more(state):
-            told = {each.session_id: each for each in state.sessions}
-            mine = told.get(name) or RuntimeSession(name)
+            sessions = {session.session_id: session for session in state.sessions}
+            mine = sessions.get(name) or RuntimeSession(name)
             mine.context.tokens_used += 1
-            shared = told.get("shared") or RuntimeSession("shared")
+            shared = sessions.get("shared") or RuntimeSession("shared")
             shared.context.tokens_used += 1
             return runtime_state.with_sessions(state, [mine, shared])
 
@@ -305,15 +313,18 @@ def test_sixteen_gatherers_and_a_thousand_updates_lose_none(tmp_path):
         for at, n in enumerate(share)
     ]
 
-    for each in crowd:
-        each.start()
-    for each in crowd:
-        each.join(120)
+    for process in crowd:
+        process.start()
+    for process in crowd:
+        process.join(120)
 
-    told = {each.session_id: each.context.tokens_used for each in read_state(tmp_path, 1).sessions}
-    assert [each.exitcode for each in crowd] == [0] * 16
-    assert told.pop("shared") == 1000
-    assert [told[f"s{at}"] for at in range(16)] == share
+    tokens = {
+        session.session_id: session.context.tokens_used
+        for session in read_state(tmp_path, 1).sessions
+    }
+    assert [process.exitcode for process in crowd] == [0] * 16
+    assert tokens.pop("shared") == 1000
+    assert [tokens[f"s{at}"] for at in range(16)] == share
     assert "label: Primary Account" in (tmp_path / "runtime-state.yaml").read_text()
 
 
@@ -338,7 +349,7 @@ end()
         assert is_new == ("costToday: 99.0" in text)
         if not is_new:
             assert (text, acknowledged) == (EXAMPLE, [])
-        update_state(root, 3, bumped(5))
+        update_state(root, 3, make_change(5))
         assert "tokensUsed: 5" in (root / "runtime-state.yaml").read_text()
         new.append(is_new)
 
@@ -351,9 +362,9 @@ end()
 def test_a_state_reads_as_json(tmp_path):
     put(tmp_path)
 
-    told = json.loads(json.dumps(state.to_wire(read_state(tmp_path, EXAMPLE_MS))))
+    document = json.loads(json.dumps(state.to_wire(read_state(tmp_path, EXAMPLE_MS))))
 
-    assert list(told["authProfiles"][0]) == ["profileId", "label", "billing", "metadata"]
+    assert list(document["authProfiles"][0]) == ["profileId", "label", "billing", "metadata"]
 
 
 def test_save_between_last_read_and_exchange_is_restored_and_read_again(tmp_path):
@@ -366,7 +377,7 @@ def change(state):
 update_state(root, 1, change)
 """
     # The exchange is held up at its door for half a second, once.
-    held = (
+    options = (
         "-o",
         "/dev/null",
         "-e",
@@ -375,12 +386,12 @@ update_state(root, 1, change)
         "inject=renameat2:delay_enter=500000:when=1",
     )
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(strace, code, path.parent, *held)
+        done = pool.submit(strace, code, path.parent, *options)
         until(
             lambda: [
-                each
-                for each in path.parent.glob(".*.tmp")
-                if b"tokensUsed: 99" in each.read_bytes()
+                temp
+                for temp in path.parent.glob(".*.tmp")
+                if b"tokensUsed: 99" in temp.read_bytes()
             ]
         )
         time.sleep(0.2)

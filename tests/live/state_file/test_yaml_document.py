@@ -28,8 +28,8 @@ def test_every_location_holds_its_value():
     profile = parse_chunks(EXAMPLE)[2]
 
     def read_values(node):
-        return {key: read_values(each) if each.keys is not None else profile.text[each.start : each.end]
-                for key, each in node.keys.items()}  # fmt: skip
+        return {key: read_values(child) if child.keys is not None else profile.text[child.start : child.end]
+                for key, child in node.keys.items()}  # fmt: skip
 
     assert read_values(profile.node)["billing"]["costToday"] == "17.03"
     assert read_values(profile.node)["label"] == "Primary Account"
@@ -52,12 +52,12 @@ def test_every_location_holds_its_value():
     ],
 )
 def test_a_broken_edit_is_reported_with_its_location(text, line, column, why):
-    with pytest.raises(YamlError) as told:
+    with pytest.raises(YamlError) as error:
         parse_chunks(text)
 
-    assert (told.value.line, told.value.column) == (line, column)
-    assert why in told.value.message
-    assert told.value.message.startswith(f"line {line}, column {column}: ")
+    assert (error.value.line, error.value.column) == (line, column)
+    assert why in error.value.message
+    assert error.value.message.startswith(f"line {line}, column {column}: ")
 
 
 def test_comments_above_an_item_go_with_it_and_comments_inside_stay_inside():
@@ -71,12 +71,12 @@ def test_comments_above_an_item_go_with_it_and_comments_inside_stay_inside():
 
 
 def test_plain_words_mean_what_yaml_1_2_says():
-    told = [
+    values = [
         resolve_scalar(word)
         for word in ("13:00", "no", "012", "1e3", "0x1f", "~", "true", "2026-01-31")
     ]
 
-    assert told == ["13:00", "no", 12, 1000.0, 31, None, True, "2026-01-31"]
+    assert values == ["13:00", "no", 12, 1000.0, 31, None, True, "2026-01-31"]
 
 
 def test_an_empty_file_and_a_file_of_comments_are_whole():

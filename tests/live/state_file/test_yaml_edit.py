@@ -26,17 +26,19 @@ items = st.dictionaries(names, mappings, min_size=1, max_size=5)
 
 
 def reread(chunk):
-    (again,) = (each for each in parse_chunks("sessions:\n" + chunk.text) if each.key == chunk.key)
+    (again,) = (
+        other for other in parse_chunks("sessions:\n" + chunk.text) if other.key == chunk.key
+    )
     return again
 
 
 def places(node, text):
     """Every value as written, and every mapping's end."""
     return {
-        key: text[each.start : each.end]
-        if each.keys is None or each.is_flow
-        else (places(each, text), each.end)
-        for key, each in node.keys.items()
+        key: text[child.start : child.end]
+        if child.keys is None or child.is_flow
+        else (places(child, text), child.end)
+        for key, child in node.keys.items()
     }
 
 
@@ -58,14 +60,14 @@ def test_changes_read_back_and_places_stay_true_without_a_parser(first, second, 
         chunk = apply_values(chunk, copy.deepcopy(new), {})
         again = reread(chunk)
         assert places(chunk.node, chunk.text) == places(again.node, again.text)
-        told = again.node.to_python()
-        assert all(_holds(told.get(key), value) for key, value in new.items())
+        values = again.node.to_python()
+        assert all(_holds(values.get(key), value) for key, value in new.items())
 
 
-def _holds(told, value):
-    if isinstance(value, dict) and isinstance(told, dict):
-        return all(_holds(told.get(key), each) for key, each in value.items())
-    return told == value
+def _holds(actual, value):
+    if isinstance(value, dict) and isinstance(actual, dict):
+        return all(_holds(actual.get(key), part) for key, part in value.items())
+    return actual == value
 
 
 def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
@@ -84,7 +86,9 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
         "    last: 1\n"
     )
     (chunk,) = (
-        each for each in parse_chunks(text.replace("*anchor", "plain")) if each.key == "sessions:x"
+        chunk
+        for chunk in parse_chunks(text.replace("*anchor", "plain"))
+        if chunk.key == "sessions:x"
     )
 
     new = {
@@ -115,7 +119,7 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
 )
 def test_a_value_dropped_from_the_line_of_the_dash_becomes_null(value):
     text = f"sessions:\n  - tmux: {value}  # mine\n    sessionId: x\n    last: 1\n"
-    (chunk,) = (each for each in parse_chunks(text) if each.key == "sessions:x")
+    (chunk,) = (candidate for candidate in parse_chunks(text) if candidate.key == "sessions:x")
 
     done = drop_absent(chunk, {"tmux": {"pane": {}}}, {"sessionId": "x"})
 
@@ -137,7 +141,9 @@ def test_a_value_dropped_from_the_line_of_the_dash_becomes_null(value):
 )
 def test_values_change_and_leave_in_any_notation_of_a_person(item):
     (chunk,) = (
-        each for each in parse_chunks(f"sessions:\n  - {item}\n") if each.key == "sessions:x"
+        candidate
+        for candidate in parse_chunks(f"sessions:\n  - {item}\n")
+        if candidate.key == "sessions:x"
     )
     fields = {"billing": {"a": {}, "b": {"c": {}, "d": {}}, "e": {}}, "k": {}, "tmux": {"p": {}}}
 

@@ -88,7 +88,7 @@ def test_deciding_changes_nothing():
     [("ask_first", False, True), ("ask_first", True, False), ("always", True, True), ("never", False, False),
      ("on_error", False, False)],
 )  # fmt: skip
-def test_each_setting_asks_when_it_says(setting, autonomous, asked):
+def test_each_intervention_setting_asks_when_it_says(setting, autonomous, asked):
     plan, state = session(TWO.replace("SETTING", setting), autonomous=autonomous)
 
     assert ("QuestionAsked" in first_events(decide_effect(state, plan, 2000.0))) is asked
@@ -145,43 +145,47 @@ tasks: [{task_id: a, name: a, run: {command: x}, max_retries: 99}]
 """
 
 
-def failed(number, **more):
-    told = {
+def make_failure(number, **more):
+    fields = {
         "error_type": "execution",
         "error_message": f"m{number}",
         "signature": f"m{number}",
         **more,
     }
-    return [events.TaskStarted("a", number, "work", "k"), events.AttemptEnded("a", number, "failure", 1.0, 1, **told),
+    return [events.TaskStarted("a", number, "work", "k"), events.AttemptEnded("a", number, "failure", 1.0, 1, **fields),
             events.RecoveryStarted("a", number, "retry", "x")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("rule", "events", "sentence"),
     [
-        ("failure_threshold: 2", [*failed(1), *failed(2)], "2 failures in a row"),
+        ("failure_threshold: 2", [*make_failure(1), *make_failure(2)], "2 failures in a row"),
         (
             "same_error: 2",
-            [*failed(1, signature="s"), *failed(2, signature="s")],
+            [*make_failure(1, signature="s"), *make_failure(2, signature="s")],
             "the same error 2 times in a row",
         ),
         (
             "no_progress: 2",
-            [*failed(1, made_progress=False), *failed(2, made_progress=False)],
+            [*make_failure(1, made_progress=False), *make_failure(2, made_progress=False)],
             "no progress in 2 attempts",
         ),
         (
             "permission_denials: 1",
-            failed(1, permission_denials=2),
+            make_failure(1, permission_denials=2),
             "permission denied in 1 attempt",
         ),
-        ("error_rate_over: 2", [*failed(1), *failed(2)], "error_rate > 0.5 (2 of the last 2"),
+        (
+            "error_rate_over: 2",
+            [*make_failure(1), *make_failure(2)],
+            "error_rate > 0.5 (2 of the last 2",
+        ),
         (
             "low_confidence_times: 1",
             [events.DecisionMade("a", "execute", 0.1, 0.1, "x")],
             "confidence < 0.3 1 time",
         ),
-        ("conditions: [{when: errors >= 1}]", failed(1), "errors >= 1"),
+        ("conditions: [{when: errors >= 1}]", make_failure(1), "errors >= 1"),
     ],
 )
 def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
@@ -196,7 +200,7 @@ def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
 def test_an_agent_that_asks_a_question_is_not_idle():
     plan, state = session(
         FAILURES.replace("RULE", "no_progress: 1"),
-        *failed(1, made_progress=False, asked_question=True),
+        *make_failure(1, made_progress=False, asked_question=True),
     )
 
     assert breaker.find_trip(state, plan) is None
@@ -241,7 +245,7 @@ def test_a_budget_that_is_used_up_pauses_before_the_next_attempt(budget, event):
     assert isinstance(paused, events.LoopPaused)
 
 
-def test_what_was_cut_short_goes_on_under_the_same_number_and_key():
+def test_interrupted_attempt_resumes_with_its_number_and_key():
     plan, state = session(TWO.replace("SETTING", "never"), events.TaskStarted("a", 1, "work", "k"))
 
     effect = decide_effect(state, plan, 2000.0)
@@ -250,20 +254,20 @@ def test_what_was_cut_short_goes_on_under_the_same_number_and_key():
     assert (effect.task.task_id, effect.attempt) == ("a", 1)
 
 
-def test_a_session_that_ended_has_nothing_more_to_do():
+def test_ended_session_decides_nothing_more():
     plan, state = session(TWO.replace("SETTING", "never"), events.LoopEnded("error", "x"))
 
     assert isinstance(decide_effect(state, plan, 2000.0), StopRunner)
 
 
-def test_learning_moves_what_is_expected_towards_what_happened():
+def test_learning_moves_the_estimate_towards_the_outcome():
     events = [
         TaskStarted("a", 1, "work", "k"),
         AttemptEnded("a", 1, "success", 1.0),
         TaskVerified("a", 1, passed=True),
     ]
     _, good = session(TWO.replace("SETTING", "never"), *events)
-    _, bad = session(TWO.replace("SETTING", "never"), *failed(1))
+    _, bad = session(TWO.replace("SETTING", "never"), *make_failure(1))
 
     assert good.history > 0.7 > bad.history
     assert (good.learning_rate, bad.learning_rate) == (pytest.approx(0.11), pytest.approx(0.09))
@@ -271,7 +275,7 @@ def test_learning_moves_what_is_expected_towards_what_happened():
 
 def test_confidence_falls_with_failures_risks_and_what_the_task_says():
     plan, fresh = session(TWO.replace("SETTING", "never"))
-    _, once = session(TWO.replace("SETTING", "never"), *failed(1))
+    _, once = session(TWO.replace("SETTING", "never"), *make_failure(1))
     _, unsure = session(
         TWO.replace("SETTING", "never"), events.TaskReported("a", 1, "confidence", "", 0.4)
     )

@@ -30,13 +30,13 @@ ROOT = Path(__file__).parents[3]
 LEAST = b"plan: least\ntasks:\n  - {task_id: 001, name: first, run: {command: 'true'}}\n"
 
 
-def refused(text):
+def read_refusal(text):
     with pytest.raises(Invalid) as error:
         parse_plan(text.encode(), "plan.yaml")
     return error.value
 
 
-def test_the_least_plan_is_a_name_and_tasks():
+def test_minimal_plan_has_a_name_and_tasks():
     plan = parse_plan(LEAST)
 
     assert plan.tasks[0].task_id == "001", "an id keeps its zeros"
@@ -45,7 +45,7 @@ def test_the_least_plan_is_a_name_and_tasks():
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "said", "hint"),
+    ("text", "place", "message", "hint"),
     [
         ("plan: x\ntasks:\n  - {task_id: a, name: b, rum: {command: x}}\n", ":3:27", "no `rum`", "`run`"),
         ("plan: x\ntasks:\n- {task_id: a, name: b, run: {command: x}, dependencies: [b]}\n", ":3:59", "no task", "a"),
@@ -60,23 +60,23 @@ def test_the_least_plan_is_a_name_and_tasks():
         ("plan: x\nplan: y\ntasks: []\n", ":2:1", "duplicate key", ""),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place_and_the_nearest_word(text, place, said, hint):
-    error = refused(text)
+def test_error_names_its_location_and_the_nearest_known_word(text, place, message, hint):
+    error = read_refusal(text)
 
     assert error.message.startswith(f"plan.yaml{place}: "), error.message
-    assert said in error.message
+    assert message in error.message
     assert hint in error.hint
 
 
 def test_a_cycle_is_refused_and_named():
-    tasks = [{"task_id": each, "name": each, "run": {"command": "true"}, "dependencies": [other]}
-             for each, other in (("a", "b"), ("b", "c"), ("c", "a"))]  # fmt: skip
+    tasks = [{"task_id": task, "name": task, "run": {"command": "true"}, "dependencies": [other]}
+             for task, other in (("a", "b"), ("b", "c"), ("c", "a"))]  # fmt: skip
 
-    assert "a → b → c → a" in refused(json.dumps({"plan": "x", "tasks": tasks})).message
+    assert "a → b → c → a" in read_refusal(json.dumps({"plan": "x", "tasks": tasks})).message
 
 
 def test_an_invalid_condition_is_refused_with_its_location():
-    error = refused(
+    error = read_refusal(
         "plan: x\ncircuit_breaker: {conditions: [{when: 'error_rate >'}]}\n" + LEAST.decode()[12:]
     )
 
@@ -101,7 +101,7 @@ def test_a_yaml_plan_of_5000_tasks_loads_in_a_second_of_work():
 
 @pytest.mark.parametrize("escape", ["\\ud83d\\ude00", "\ufeff"])
 def test_a_text_for_the_slow_parser_has_the_same_places(escape):
-    error = refused(f'plan: "{escape}"\nconfig: {{max_iterations: many}}\ntasks: []\n')
+    error = read_refusal(f'plan: "{escape}"\nconfig: {{max_iterations: many}}\ntasks: []\n')
 
     assert error.message.startswith("plan.yaml:2:10: ")
 
@@ -111,7 +111,7 @@ def test_a_plan_that_is_not_there_says_how_to_get_one(tmp_path):
         load_plan(tmp_path / "none.yaml")
 
 
-def test_the_same_bytes_have_the_same_name():
+def test_same_bytes_have_the_same_plan_hash():
     assert hash_plan(LEAST) == hash_plan(bytes(LEAST))
     assert hash_plan(LEAST) != hash_plan(LEAST + b"#")
 

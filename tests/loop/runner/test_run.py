@@ -12,16 +12,16 @@ from flightlog.loop.runner.control import ControlInbox
 from loop.loops import (
     RALPH,
     TWO,
-    answered,
     conduct,
-    ended,
     environment,
     journal,
     kinds,
     project,
     ralph,
+    read_answer,
     session_of,
     start,
+    wait_for_exit,
 )
 from support.waiting import until
 
@@ -73,8 +73,8 @@ def test_completed_needs_every_task_verified(tmp_path):
     ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous", "--json")
 
     assert ran.returncode == 1
-    told = json.loads(ran.stdout)
-    assert (told["status"], told["tasks_completed"]) == ("error", 1)
+    report = json.loads(ran.stdout)
+    assert (report["status"], report["tasks_completed"]) == ("error", 1)
     assert not (root / "never").exists()
 
 
@@ -167,12 +167,12 @@ def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_pa
     assert counted["total_features"] == len(features) == 5
     for name, key in (("by_category", "category"), ("by_status", "status")):
         assert counted[name] == {
-            value: sum(each[key] == value for each in features)
-            for value in {each[key] for each in features}
+            value: sum(feature[key] == value for feature in features)
+            for value in {feature[key] for feature in features}
         }
-    assert counted["documentation_coverage"] == sum(each["documented"] for each in features) / len(
-        features
-    )
+    assert counted["documentation_coverage"] == sum(
+        feature["documented"] for feature in features
+    ) / len(features)
     assert yaml(directory / "progress-tracking.yaml")["tasks"][0]["artifacts"] == ["docs/f1.md"]
     assert any(
         event["kind"] == "alert" and "nonsense" in event["reason"] for event in journal(directory)
@@ -227,26 +227,26 @@ def test_a_question_is_answered_by_command_by_file_or_not_at_all(tmp_path):
     """
     by_command = project(tmp_path / "command", plan.replace("SECONDS", "60"))
     by_file = project(tmp_path / "file", plan.replace("SECONDS", "60"))
-    nobody = project(tmp_path / "nobody", plan.replace("SECONDS", "0.5"))
+    unanswered = project(tmp_path / "unanswered", plan.replace("SECONDS", "0.5"))
 
     runner = start(by_command, "run", "--plan", "plan.yaml", "--autonomous")
     until(lambda: "question" in _kinds(by_command))
     wrong = ralph(by_command, "answer", "--session", "session-001", "perhaps")
     right = ralph(by_command, "answer", "--session", "session-001", "continue")
-    assert ended(runner) == 0
+    assert wait_for_exit(runner) == 0
     runner = start(by_file, "run", "--plan", "plan.yaml", "--autonomous")
     until(lambda: "question" in _kinds(by_file))
     page = session_of(by_file) / "question.yaml"
     until(lambda: "answer" in page.read_text())
     page.write_text(page.read_text().replace('answer: ""', "answer: continue"))
-    assert ended(runner) == 0
-    alone = ralph(nobody, "run", "--plan", "plan.yaml", "--autonomous")
+    assert wait_for_exit(runner) == 0
+    alone = ralph(unanswered, "run", "--plan", "plan.yaml", "--autonomous")
 
     assert (wrong.returncode, right.returncode, alone.returncode) == (2, 0, 1)
-    assert [answered(root) for root in (by_command, by_file, nobody)] == [
+    assert [read_answer(root) for root in (by_command, by_file, unanswered)] == [
         ("continue", "person"), ("continue", "person"), ("pause", "timeout"),
     ]  # fmt: skip
-    assert not (nobody / "b").exists()
+    assert not (unanswered / "b").exists()
     assert not list(by_command.glob("*/session-001-*/control.jsonl")), (
         "answers are not redacted there"
     )
@@ -268,7 +268,7 @@ def test_a_task_that_reports_low_confidence_asks_before_the_next(tmp_path):
     done = ralph(silent, "run", "--plan", "plan.yaml", "--autonomous")
 
     assert (paused.returncode, done.returncode) == (1, 0), paused.stderr + done.stderr
-    assert answered(asking) == ("pause", "timeout")
+    assert read_answer(asking) == ("pause", "timeout")
     assert not (asking / "b").exists()
     assert "confidence 0.20, below 0.7" in (session_of(asking) / "journal.jsonl").read_text()
     assert "question" not in _kinds(silent)
@@ -330,8 +330,8 @@ def test_a_page_that_is_torn_is_made_again_from_the_journal(tmp_path):
 
 
 def _kinds(root):
-    found = list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
-    return kinds(found[0].parent) if found else []
+    journals = list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
+    return kinds(journals[0].parent) if journals else []
 
 
 def repository(root, plan=TWO):
@@ -342,9 +342,9 @@ def repository(root, plan=TWO):
 def files(root, *without):
     """Every file of a project but git's, the machine's and those below `without`."""
     apart = [root / name for name in (".git", "home", "config", "flightlog", *without)]
-    found = [path for path in root.rglob("*") if path.is_file()]
+    paths = [path for path in root.rglob("*") if path.is_file()]
     return sorted(
-        path.name for path in found if not any(path.is_relative_to(each) for each in apart)
+        path.name for path in paths if not any(path.is_relative_to(folder) for folder in apart)
     )
 
 

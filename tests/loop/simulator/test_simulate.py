@@ -22,7 +22,7 @@ def make_start(task, key="k"):
     return events.TaskStarted(task, 1, "work", key)
 
 
-def ended(task, result="success"):
+def end_task(task, result="success"):
     return events.TaskEnded(task, result, 1.0)
 
 
@@ -32,11 +32,11 @@ CALL = events.UsageRecorded("a", 1, "m", "x", 1, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "violation"),
     [
         ([make_start("b")], "before what it depends on"),
-        ([make_start("a"), ended("a")], "without verification"),
-        ([make_start("a"), RIGHT, ended("a"), make_start("a")], "began again"),
+        ([make_start("a"), end_task("a")], "without verification"),
+        ([make_start("a"), RIGHT, end_task("a"), make_start("a")], "began again"),
         ([make_start("a"), make_start("a", "other")], "the key of a changed"),
         ([make_start("a"), make_start("a"), make_start("a")], "more iterations"),
         ([events.BreakerChanged("closed", "open", "x"), make_start("a")], "while the breaker was open"),
@@ -48,13 +48,13 @@ CALL = events.UsageRecorded("a", 1, "m", "x", 1, 0.0)
         ([ASKED, events.QuestionAnswered("q1", "y", "timeout")], "safe"),
     ],
 )  # fmt: skip
-def test_the_referee_sees_a_broken_promise(events, said):
+def test_the_referee_sees_a_broken_promise(events, violation):
     referee = InvariantChecker(PLAN)
 
     for number, event in enumerate(events):
         referee.check_event(1000.0 + number, event)
 
-    assert any(said in each for each in referee.violations), referee.violations
+    assert any(violation in message for message in referee.violations), referee.violations
 
 
 @pytest.mark.parametrize("safety", [True, False])
@@ -66,7 +66,7 @@ def test_no_promise_is_broken_in_hundreds_of_sessions(safety):
     assert (sum(game.crashes for game in games) > 300) is safety
 
 
-def test_a_seed_reproduces():
+def test_same_seed_simulates_the_same_session():
     assert [run_simulation(seed).digest for seed in range(40)] == [
         run_simulation(seed).digest for seed in range(40)
     ]

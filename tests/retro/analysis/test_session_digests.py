@@ -7,7 +7,7 @@ import pytest
 from flightlog.archive.archive import Archive
 from flightlog.model.addresses import parse_address
 from flightlog.retro.analysis.session_digests import digest_session
-from retro.planted_sessions import Scene, planted
+from retro.planted_sessions import Scene, plant_sessions
 from support.fresh import seeds
 from support.recordings import archive
 from support.transcripts import write
@@ -17,18 +17,18 @@ BAR = 0.9
 
 @pytest.mark.parametrize("seed", seeds(3))
 def test_frictions_are_found_where_they_were_put(tmp_path, seed):
-    truth = planted(tmp_path, seed)
+    truth = plant_sessions(tmp_path, seed)
     archive = Archive({"claude-code": (str(tmp_path),)})
 
     digests = [digest_session(session, "1", None, {}) for session in archive.iter_sessions()]
 
-    found = {
+    frictions = {
         (digest.id, mark.kind, parse_address(mark.address).turn)
         for digest in digests
         for mark in digest.frictions
     }
-    assert len(found & truth) >= BAR * len(truth), sorted(truth - found)
-    assert len(found & truth) >= BAR * len(found), sorted(found - truth)
+    assert len(frictions & truth) >= BAR * len(truth), sorted(truth - frictions)
+    assert len(frictions & truth) >= BAR * len(frictions), sorted(frictions - truth)
 
 
 def digest(tmp_path, tell):
@@ -50,10 +50,14 @@ def test_commits_and_tests_are_recognized_by_tool_output(tmp_path):
             "Bash", {"command": "git commit -m nothing"}, "nothing to commit, working tree clean"
         )
 
-    told = digest(tmp_path, tell)
+    session_digest = digest(tmp_path, tell)
 
-    assert [mark.kind for mark in told.outcomes] == ["tests failed", "tests passed", "commit"]
-    assert told.prompts[0].text == "Fix and commit"
+    assert [mark.kind for mark in session_digest.outcomes] == [
+        "tests failed",
+        "tests passed",
+        "commit",
+    ]
+    assert session_digest.prompts[0].text == "Fix and commit"
 
 
 def test_failure_signature_ignores_numbers_and_directories(tmp_path):

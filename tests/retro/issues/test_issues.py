@@ -9,8 +9,8 @@ from flightlog.model.errors import Conflict, Incident, Invalid
 from flightlog.retro.issues import triage, workflow
 from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
 from flightlog.retro.state import Pattern
-from retro.planted import name as invented
-from retro.rooms import DAY_MS, make_room, report, reported
+from retro.planted import name as invent_name
+from retro.rooms import DAY_MS, make_room, report, report_issue
 from support.fresh import seeds
 
 PARTS = {
@@ -33,10 +33,10 @@ def test_only_the_moves_of_the_table_are_made(start, to):
             check_move(issue, to)
 
 
-def test_what_comes_back_reopens_its_issue(tmp_path):
+def test_problem_that_recurs_reopens_its_issue(tmp_path):
     room = make_room(tmp_path)
     text = "ValueError: cannot read state of version 3"
-    name = reported(room, "State cannot be read", text)
+    name = report_issue(room, "State cannot be read", text)
     workflow.resolve_issue(room, name, "Version 3 is read")
 
     report(room, "Again broken", "ValueError: cannot read state of version 4")
@@ -63,8 +63,8 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
     for part, words in PARTS.items():
         for _ in range(4):
             chosen = dice.sample(words.split(), 2)
-            title = f"The {chosen[0]} breaks at {invented(dice)} near {invented(dice)}"
-            body = f"When {invented(dice)} is open, {chosen[1]} shows {invented(dice)} for {invented(dice)}."
+            title = f"The {chosen[0]} breaks at {invent_name(dice)} near {invent_name(dice)}"
+            body = f"When {invent_name(dice)} is open, {chosen[1]} shows {invent_name(dice)} for {invent_name(dice)}."
             files = (f"src/{part}/main.py", f"src/{part}/view.py")
             truth[report(room, title, body, affected_files=files)] = part
             if dice.random() < 0.4:
@@ -75,13 +75,13 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
 
     assert len(done.duplicate_drafts) >= 0.9 * doubles
     assert doubles >= 0.9 * len(done.duplicate_drafts)
-    issues = [each for each in done.board.issues.values() if each.id in truth]
+    issues = [issue for issue in done.board.issues.values() if issue.id in truth]
     assert len(issues) >= 0.9 * len(truth)
-    cluster_of = {each.id: each.cluster_id for each in issues}
+    cluster_of = {issue.id: issue.cluster_id for issue in issues}
     pairs = list(itertools.combinations(cluster_of, 2))
     there = {(one, two) for one, two in pairs if truth[one] == truth[two]}
-    told = {(one, two) for one, two in pairs if cluster_of[one] == cluster_of[two]}
-    assert len(there & told) >= 0.8 * max(len(there), len(told))
+    clustered = {(one, two) for one, two in pairs if cluster_of[one] == cluster_of[two]}
+    assert len(there & clustered) >= 0.8 * max(len(there), len(clustered))
 
 
 def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):
@@ -114,7 +114,7 @@ def test_an_interrupted_import_goes_on_without_doubling(tmp_path):
 
 def test_resolving_needs_words_and_a_deferred_issue_leaves_the_public(tmp_path):
     room = make_room(tmp_path)
-    name = reported(room, "Something")
+    name = report_issue(room, "Something")
     workflow.approve_clusters(room)
     assert workflow.publish_issues(room) == [f"issues/issue_{name}.json"]
     with pytest.raises(Invalid):
@@ -142,7 +142,9 @@ def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
 
     board = workflow.process_drafts(room).board
 
-    approved = {each.theme for each in board.clusters.values() if each.status == "approved"}
+    approved = {
+        cluster.theme for cluster in board.clusters.values() if cluster.status == "approved"
+    }
     assert approved == {"retro: corrupt state"}
     assert len(board.clusters) == 3
 

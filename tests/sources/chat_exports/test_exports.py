@@ -46,10 +46,12 @@ def reader(data, size):
 def test_any_array_is_cut_into_its_elements_whatever_the_chunks(elements, size, is_indented):
     data = json.dumps(elements, indent=2 if is_indented else None).encode()
 
-    found = list(split_export(reader(data, size)))
+    pieces = list(split_export(reader(data, size)))
 
-    assert [json.loads(piece.data) for piece in found] == elements
-    assert all(data[piece.offset : piece.offset + len(piece.data)] == piece.data for piece in found)
+    assert [json.loads(piece.data) for piece in pieces] == elements
+    assert all(
+        data[piece.offset : piece.offset + len(piece.data)] == piece.data for piece in pieces
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -63,13 +65,14 @@ def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damag
     data = json.dumps([*elements, hostile, *elements]).encode()
     data = data.replace(b'{"title": 4}', b'{"title": four}', 1) if is_damaged else data
 
-    found = list(split_export(reader(data, size)))
+    pieces = list(split_export(reader(data, size)))
 
-    assert len(found) == 2 * len(values) + 1
+    assert len(pieces) == 2 * len(values) + 1
     assert all(
-        json.loads(piece.data) == want for piece, want in zip(found[1:], elements[1:], strict=False)
+        json.loads(piece.data) == want
+        for piece, want in zip(pieces[1:], elements[1:], strict=False)
     )
-    assert b"[" + b", ".join(piece.data for piece in found) + b"]" == data
+    assert b"[" + b", ".join(piece.data for piece in pieces) + b"]" == data
 
 
 @pytest.mark.parametrize("data", [b'[{"a": 1}, {"b', b'[{"a": 1}', b'[{"a": "x'])
@@ -79,7 +82,7 @@ def test_an_export_that_ends_in_the_middle_is_refused(data):
 
 
 def test_branches_stay_and_the_current_thread_is_the_main_one():
-    told = gpt_conversation(
+    conversation = gpt_conversation(
         gpt_node("q", "root", ["a1", "a2"], text="Question"),
         gpt_node("a1", "q", role="assistant", text="First answer"),
         gpt_node("a2", "q", ["q2"], role="assistant", text="Second answer"),
@@ -87,9 +90,9 @@ def test_branches_stay_and_the_current_thread_is_the_main_one():
         current="q2",
     )
 
-    chat = chatgpt.decode_chat(json.dumps(told).encode())
+    chat = chatgpt.decode_chat(json.dumps(conversation).encode())
 
-    places = {said.text: address for address, said in iter_addressed_messages(chat)}
+    places = {message.text: address for address, message in iter_addressed_messages(chat)}
     assert places == {"Question": "g1#1", "Second answer": "g1#1.1", "Next question": "g1#2",
                       "First answer": "g1@branch-1#1.1"}  # fmt: skip
     assert chat.branches == 1
@@ -98,7 +101,7 @@ def test_branches_stay_and_the_current_thread_is_the_main_one():
 
 def test_canvases_attachments_pictures_and_speech_survive():
     canvas = json.dumps({"name": "Plan", "type": "document", "content": "text"})
-    told = gpt_conversation(
+    conversation = gpt_conversation(
         gpt_node("q", "root", ["a"], text="", metadata={"attachments": [{"id": "f1", "name": "data.csv"}]},
                  content={"content_type": "multimodal_text", "parts": [
                      {"content_type": "image_asset_pointer", "asset_pointer": "x"},
@@ -108,7 +111,7 @@ def test_canvases_attachments_pictures_and_speech_survive():
         current="a",
     )  # fmt: skip
 
-    asked, wrote = chatgpt.decode_chat(json.dumps(told).encode()).messages
+    asked, wrote = chatgpt.decode_chat(json.dumps(conversation).encode()).messages
 
     assert (asked.files, asked.text, asked.other) == (
         ("data.csv",),
@@ -118,10 +121,12 @@ def test_canvases_attachments_pictures_and_speech_survive():
     assert wrote.canvas == "Plan"
 
 
-def test_a_circle_of_parents_ends():
-    told = gpt_conversation(gpt_node("a", "b", ["b"]), gpt_node("b", "a", ["a"]), current="a")
+def test_circular_parents_are_read_once():
+    conversation = gpt_conversation(
+        gpt_node("a", "b", ["b"]), gpt_node("b", "a", ["a"]), current="a"
+    )
 
-    assert len(chatgpt.decode_chat(json.dumps(told).encode()).messages) == 2
+    assert len(chatgpt.decode_chat(json.dumps(conversation).encode()).messages) == 2
 
 
 def test_a_claude_export_tells_branches_attachments_and_deletions():
@@ -144,7 +149,7 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
         json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode()
     )
 
-    assert [(said.text, said.subagent) for said in chat.messages] == [
+    assert [(message.text, message.subagent) for message in chat.messages] == [
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
     assert chat.messages[1].files == ("a.txt",)
     assert chat.messages[2].is_deleted
@@ -182,11 +187,11 @@ def test_a_zip_is_read_without_unpacking_and_damage_costs_one_conversation(tmp_p
 
     read = [decode_element(element) for element in iter_elements(path)]
 
-    assert [type(each) is Damage for each in read] == [False, True, False]
+    assert [type(item) is Damage for item in read] == [False, True, False]
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_is_no_export_is_refused_in_plain_words(tmp_path):
+def test_file_that_is_no_export_is_refused_with_the_reason(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("hello")
     with pytest.raises(Unreadable, match="no JSON"):
@@ -222,11 +227,11 @@ def test_each_byte_of_a_long_string_is_looked_at_a_few_times_at_most():
     assert len(asked) <= 3
 
 
-def test_a_conversation_nested_out_of_all_measure_costs_itself_alone(tmp_path):
+def test_overnested_conversation_is_damage_and_hides_no_other(tmp_path):
     chats = [claude_conversation(f"c{number}") | {"more": "HERE"} for number in range(3)]
     text = json.dumps(chats).replace('"HERE"', "[" * 50_000 + "]" * 50_000, 1)
     (tmp_path / "conversations.json").write_text(text)
 
     read = [decode_element(element) for element in iter_elements(tmp_path / "conversations.json")]
 
-    assert [type(each) is Damage for each in read] == [True, False, False]
+    assert [type(item) is Damage for item in read] == [True, False, False]

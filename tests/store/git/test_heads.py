@@ -50,7 +50,7 @@ def test_without_a_branch_there_is_a_commit_alone(ground):
     assert read_head(ground.top) == ("", first)
 
 
-def test_what_the_files_do_not_say_is_left_to_git(ground, tmp_path):
+def test_unclear_head_is_left_to_git(ground, tmp_path):
     ground.git("symbolic-ref", "refs/heads/other", "refs/heads/main")
     ground.git("symbolic-ref", "HEAD", "refs/heads/other")
     assert repository.read_tip(ground.top, ground.place.repository.common) is None

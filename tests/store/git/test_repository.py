@@ -64,15 +64,15 @@ def test_commits_say_what_changed_and_those_known_are_left_out(ground):
     (ground.top / name).write_text("one\ntwo\n")
     second = ground.commit("Add two lines\n\nwith a body")
 
-    (found,) = iter_commits(ground.place.repository, [second], [first, "0" * 40])
+    (commit,) = iter_commits(ground.place.repository, [second], [first, "0" * 40])
 
-    assert (found.hash, found.parents, found.insertions, found.deletions) == (
+    assert (commit.hash, commit.parents, commit.insertions, commit.deletions) == (
         second,
         (first,),
         2,
         0,
     )
-    assert (found.files, found.message) == ((name,), "Add two lines\n\nwith a body")
+    assert (commit.files, commit.message) == ((name,), "Add two lines\n\nwith a body")
     assert set(commit_times(ground.place.repository, [first, "0" * 40])) == {first}
 
 
@@ -91,6 +91,6 @@ def test_files_and_blobs_of_a_ref_are_read(ground, tmp_path):
     assert tree_files(repository, "refs/nowhere") == {}
 
 
-def test_what_git_says_is_the_error(ground):
+def test_error_holds_the_message_of_git(ground):
     with pytest.raises(GitError, match="git rev-parse failed: Needed a single revision"):
         repository.run_git(ground.place.repository, "rev-parse", "--verify", "nowhere")

@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.store.git.snapshot_state import find_outer_git_dir
 from flightlog.store.git.worktree import SnapshotPolicy
-from support.shadow import fsck, opened
+from support.shadow import fsck, open_shadow
 
 ENV = {
     "PATH": os.environ["PATH"],
@@ -33,7 +33,7 @@ def git(folder, *words):
 
 def picture(folder):
     """Everything there is: content, mode, time, directories, git's own files; not access times."""
-    found = {}
+    files = {}
     for path in [folder, *sorted(folder.rglob("*"))]:
         status = path.lstat()
         data, names = b"", 0
@@ -41,8 +41,8 @@ def picture(folder):
             data = str(path.readlink())
         elif path.is_file():
             data, names = path.read_bytes(), status.st_nlink
-        found[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data, names)
-    return found
+        files[str(path.relative_to(folder))] = (status.st_mode, status.st_mtime_ns, data, names)
+    return files
 
 
 def looks(folder):
@@ -94,7 +94,7 @@ def meddle(folder):
 
 
 def test_a_restore_brings_back_repository_times_and_directories(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     trees.save_snapshot("baseline")
     before, seen = picture(work), looks(work)
     meddle(work)
@@ -112,13 +112,13 @@ def test_a_restore_brings_back_repository_times_and_directories(work):
 
 
 def test_an_empty_directory_gets_the_whole_repository(work, tmp_path):
-    trees = opened(work)
+    trees = open_shadow(work)
     trees.save_snapshot("baseline")
     before, seen = picture(work), looks(work)
     shutil.rmtree(work)
     work.mkdir()
 
-    opened(work, line="again").restore_snapshot("baseline")
+    open_shadow(work, line="again").restore_snapshot("baseline")
 
     assert looks(work) == seen
     assert picture(work) == before
@@ -128,7 +128,7 @@ def test_a_repository_made_after_the_snapshot_goes(tmp_path):
     work = tmp_path / "work"
     (work / "sub").mkdir(parents=True)
     (work / "sub" / "x").write_text("x\n")
-    trees = opened(work)
+    trees = open_shadow(work)
     trees.save_snapshot("baseline")
     before = picture(work)
     for folder in (work, work / "sub"):
@@ -152,7 +152,7 @@ def test_the_outer_repository_of_a_linked_work_tree_is_restored(work, tmp_path):
     assert outer == work / ".git"
     assert find_outer_git_dir(work / "src") == work / ".git"
     assert find_outer_git_dir(work) is None
-    trees = opened(linked, outer=outer)
+    trees = open_shadow(linked, outer=outer)
     trees.save_snapshot("baseline")
     seen, before = looks(linked), picture(outer)
     (linked / "b.txt").write_text("committed\n")
@@ -165,14 +165,14 @@ def test_the_outer_repository_of_a_linked_work_tree_is_restored(work, tmp_path):
 
 
 def test_an_unchanged_repository_is_not_read_again(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     first = trees.save_snapshot("one")
     objects = sum(
         1 for path in (work.parent / ".shadow_git" / "objects").rglob("*") if path.is_file()
     )
     second = trees.save_snapshot("two")
     trees.keep_tables()
-    third = opened(work).save_snapshot("three")
+    third = open_shadow(work).save_snapshot("three")
 
     assert first.state == second.state == third.state
     assert objects == sum(
@@ -186,7 +186,7 @@ def test_an_unchanged_repository_is_not_read_again(work):
 
 
 def test_a_lock_of_a_running_git_is_not_restored(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     (work / ".git" / "index.lock").write_text("")
     trees.save_snapshot("baseline")
     (work / ".git" / "index.lock").unlink()
@@ -212,22 +212,22 @@ def test_a_lock_of_a_running_git_is_not_restored(work):
 )
 def test_what_an_agent_does_to_unusual_files_is_undone(work, before, after):
     subprocess.run(["sh", "-ec", before], cwd=work, env=ENV, check=True)
-    found = picture(work)
-    trees = opened(work, SnapshotPolicy(heavy=(), file_bytes_max=1 << 30))
+    initial = picture(work)
+    trees = open_shadow(work, SnapshotPolicy(heavy=(), file_bytes_max=1 << 30))
     trees.save_snapshot("original")
     subprocess.run(["sh", "-ec", after], cwd=work, env=ENV, check=True)
-    assert picture(work) != found
+    assert picture(work) != initial
 
     trees.restore_snapshot("original")
 
-    assert picture(work) == found
+    assert picture(work) == initial
     trees.save_snapshot("again")
     assert trees.diff_snapshots("original", "again") == []
 
 
 def test_a_file_that_a_snapshot_left_out_is_not_deleted_by_a_restore(work):
     (work / "large").write_bytes(bytes(2000))
-    trees = opened(work, SnapshotPolicy(file_bytes_max=1000))
+    trees = open_shadow(work, SnapshotPolicy(file_bytes_max=1000))
     trees.save_snapshot("original")
     (work / "large").write_bytes(b"small now")
 

@@ -11,7 +11,7 @@ import pytest
 
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store.git.repository import ShadowRepository
-from support.shadow import PROGRAMS, checked_out, content, fsck, kinds, names, opened
+from support.shadow import PROGRAMS, check_out, content, fsck, kinds, names, open_shadow
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def work(tmp_path):
 
 
 def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     (work / "kept.txt").write_text("same\n")
     (work / "old name.py").write_text("".join(f"line {at}\n" for at in range(50)))
     (work / "gone.bin").write_bytes(bytes(range(256)))
@@ -38,8 +38,8 @@ def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
 
     after = trees.save_snapshot("_step_1_1")
 
-    found = {change.path: change for change in trees.diff_snapshots(before, after)}
-    assert {path: change.kind for path, change in found.items()} == {
+    changes = {change.path: change for change in trees.diff_snapshots(before, after)}
+    assert {path: change.kind for path, change in changes.items()} == {
         "new\nname é.py": "renamed",
         "gone.bin": "deleted",
         "run.sh": "modified",
@@ -47,13 +47,13 @@ def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
         "data.bin": "added",
         "deep/er/a": "added",
     }
-    assert (found["deep/er/a"].added, found["deep/er/a"].removed) == (2, 0)
-    assert (found["data.bin"].added, found["run.sh"].mode, found["link"].mode) == (
+    assert (changes["deep/er/a"].added, changes["deep/er/a"].removed) == (2, 0)
+    assert (changes["data.bin"].added, changes["run.sh"].mode, changes["link"].mode) == (
         None,
         "100755",
         "120000",
     )
-    assert found["new\nname é.py"].old_path == "old name.py"
+    assert changes["new\nname é.py"].old_path == "old name.py"
     assert (before.has_changes, after.has_changes, trees.find_snapshot("_step_1_1")) == (
         True,
         True,
@@ -65,7 +65,7 @@ def test_a_snapshot_holds_every_kind_of_file_and_says_how_two_differ(work):
 
 def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_path):
     chance = random.Random(7)
-    trees = opened(work)
+    trees = open_shadow(work)
     for number in range(12):
         (work / f"f{number}").write_bytes(
             chance.randbytes(200) if number % 3 else b"text\r\nlines\n" * number
@@ -73,9 +73,9 @@ def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_pa
     snapshots = [trees.save_snapshot("baseline")]
     for step in range(25):
         for _ in range(chance.randrange(1, 4)):
-            changed_at_random(work, chance)
+            change_at_random(work, chance)
         snapshots.append(trees.save_snapshot(f"_step_1_{step}"))
-    other = checked_out(trees, "baseline", tmp_path / "other", "other").work_tree
+    other = check_out(trees, "baseline", tmp_path / "other", "other").work_tree
 
     for before, after in pairwise(snapshots):
         patch = trees.patch_between(before, after)
@@ -86,12 +86,12 @@ def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_pa
 
     assert content(other) == content(work)
     assert content(
-        checked_out(trees, snapshots[-1], tmp_path / "third", "third").work_tree
+        check_out(trees, snapshots[-1], tmp_path / "third", "third").work_tree
     ) == content(work)
     fsck(work)
 
 
-def changed_at_random(work, chance):
+def change_at_random(work, chance):
     """Do one of the things agents do to a tree."""
     paths = [path for path in sorted(work.rglob("*")) if path.is_symlink() or path.is_file()]
     path = chance.choice(paths) if paths else work / "f"
@@ -126,7 +126,7 @@ def changed_at_random(work, chance):
 
 
 def test_a_tree_that_did_not_change_gets_a_name_and_no_commit(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     (work / "a").write_text("a")
     first = trees.save_snapshot("baseline")
 
@@ -141,13 +141,13 @@ def test_a_tree_that_did_not_change_gets_a_name_and_no_commit(work):
 
 
 def test_an_empty_tree_can_be_snapshotted(work):
-    trees = opened(work)
+    trees = open_shadow(work)
 
     assert trees.diff_snapshots(None, trees.save_snapshot("baseline")) == []
 
 
-def test_a_name_is_given_once(work):
-    trees = opened(work)
+def test_snapshot_name_cannot_be_used_twice(work):
+    trees = open_shadow(work)
     first = trees.save_snapshot("baseline")
     (work / "a").write_text("a")
 
@@ -159,7 +159,7 @@ def test_a_name_is_given_once(work):
 
 
 def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
-    ours, theirs = opened(work), opened(work)
+    ours, theirs = open_shadow(work), open_shadow(work)
     ours.save_snapshot("baseline")
     (work / "a").write_text("a")
     theirs.save_snapshot("theirs")
@@ -176,11 +176,11 @@ def test_another_recorder_on_the_same_line_is_followed_not_overwritten(work):
 )
 def test_a_name_git_would_trip_over_is_refused(work, name):
     with pytest.raises(Invalid):
-        opened(work).save_snapshot(name)
+        open_shadow(work).save_snapshot(name)
 
 
 def test_an_unknown_snapshot_is_not_found(work):
-    trees = opened(work)
+    trees = open_shadow(work)
 
     for ask in (
         trees.find_snapshot,
@@ -195,7 +195,7 @@ def test_restore_gives_the_tree_back_and_the_line_goes_on_from_there(work):
     (work / "a").write_text("a")
     (work / "sub").mkdir()
     (work / "sub/b").write_text("b")
-    trees = opened(work)
+    trees = open_shadow(work)
     trees.save_snapshot("baseline")
     was = content(work)
     (work / "a").unlink()
@@ -216,10 +216,10 @@ def test_restore_gives_the_tree_back_and_the_line_goes_on_from_there(work):
 
 def test_lines_share_the_repository_and_nothing_else(work, tmp_path):
     (work / "a").write_text("a")
-    trees = opened(work)
+    trees = open_shadow(work)
     trees.save_snapshot("baseline")
 
-    one, two = (checked_out(trees, "baseline", tmp_path / name, name) for name in ("one", "two"))
+    one, two = (check_out(trees, "baseline", tmp_path / name, name) for name in ("one", "two"))
     (one.work_tree / "a").write_text("one")
     (two.work_tree / "b").write_text("two")
 
@@ -229,7 +229,7 @@ def test_lines_share_the_repository_and_nothing_else(work, tmp_path):
 
 
 def test_a_torn_index_is_rebuilt(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     (work / "a").write_text("a")
     trees.save_snapshot("baseline")
     (work.parent / ".shadow_git/lines/main/index").write_bytes(b"\0" * 100)
@@ -239,7 +239,7 @@ def test_a_torn_index_is_rebuilt(work):
 
 
 def test_an_unreadable_message_loses_only_its_own_words(work):
-    trees = opened(work)
+    trees = open_shadow(work)
     snapshot = trees.save_snapshot("baseline")
     repository = ShadowRepository(work.parent / ".shadow_git", PROGRAMS)
     commit = (
@@ -254,10 +254,10 @@ def test_an_unreadable_message_loses_only_its_own_words(work):
 
 def test_without_git_the_error_says_so(work, tmp_path):
     with pytest.raises(Unavailable, match="git"):
-        opened(work, programs=str(tmp_path / "empty"))
+        open_shadow(work, programs=str(tmp_path / "empty"))
 
 
 def test_nothing_in_the_repository_is_for_others_to_read(work):
-    opened(work).save_snapshot("baseline")
+    open_shadow(work).save_snapshot("baseline")
 
     assert stat.S_IMODE((work.parent / ".shadow_git").stat().st_mode) == 0o700

@@ -78,19 +78,21 @@ class Source(RuleBasedStateMachine):
 
     @invariant()
     def every_adopted_version_is_stored(self):
-        kept = history(self.dest)
-        for said in self.adopted[:-1]:
-            assert any(copy.startswith(said) or _is_nearly(copy, said) for copy in kept)
+        copies = history(self.dest)
+        for version in self.adopted[:-1]:
+            assert any(copy.startswith(version) or _is_nearly(copy, version) for copy in copies)
         if self.adopted:
-            assert _is_nearly(kept[-1], self.adopted[-1])
+            assert _is_nearly(copies[-1], self.adopted[-1])
 
     def teardown(self):
         shutil.rmtree(self.top)
 
 
-def _is_nearly(copy: bytes, said: bytes) -> bool:
+def _is_nearly(copy: bytes, version: bytes) -> bool:
     """Equal, but for an edit in place between the compared blocks of a file that also grew."""
-    return len(copy) >= len(said) and (copy[: len(said)] == said or len(said) > 8 * 4096)
+    return len(copy) >= len(version) and (
+        copy[: len(version)] == version or len(version) > 8 * 4096
+    )
 
 
 class TestAnySource(Source.TestCase):
@@ -100,15 +102,15 @@ class TestAnySource(Source.TestCase):
 @given(st.lists(st.binary(max_size=9000), max_size=6), st.booleans())
 def test_a_copy_grows_with_its_source_byte_for_byte(tmp_path_factory, pieces, remembers):
     top = tmp_path_factory.mktemp("home")
-    said, seen = b"", None
+    source_bytes, seen = b"", None
     for piece in pieces:
-        said += piece
-        (top / "source").write_bytes(said)
+        source_bytes += piece
+        (top / "source").write_bytes(source_bytes)
         done = adopt_file(top / "source", top / "copy" / "t.jsonl", seen if remembers else None)
         seen = done.source_state
 
         assert (done.end - done.start, done.source_state.generation) == (len(piece), 1)
-        assert history(top / "copy" / "t.jsonl") == [said]
+        assert history(top / "copy" / "t.jsonl") == [source_bytes]
 
 
 def test_growing_costs_the_new_bytes_only(tmp_path):
@@ -165,14 +167,14 @@ def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, ho
 
 def test_an_edit_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
-    said = bytearray(os.urandom(3_000_000))
-    source.write_bytes(said)
+    source_bytes = bytearray(os.urandom(3_000_000))
+    source.write_bytes(source_bytes)
     seen = adopt_file(source, dest).source_state
-    said[1_234_567] ^= 1
-    source.write_bytes(said)
+    source_bytes[1_234_567] ^= 1
+    source.write_bytes(source_bytes)
 
     assert adopt_file(source, dest, seen).source_state.generation == 2
-    assert history(dest)[1] == said
+    assert history(dest)[1] == source_bytes
 
 
 def test_an_adoption_ends_the_seal_that_a_crash_cut_short(tmp_path):
@@ -276,5 +278,5 @@ def test_a_copy_between_file_systems_is_made_the_plain_way(tmp_path):
 
 
 def _bytes_read() -> int:
-    said = Path("/proc/self/io").read_text().split()
-    return int(said[said.index("rchar:") + 1])
+    fields = Path("/proc/self/io").read_text().split()
+    return int(fields[fields.index("rchar:") + 1])

@@ -48,28 +48,28 @@ def test_any_span_reads_the_same(path):
 def test_blocks_are_whole_lines_whatever_the_buffer(path, start, size):
     reader = open_reader(path)
     try:
-        found = [
+        blocks = [
             bytes(block.view[: block.end]) for block in read_blocks(reader, start, bytearray(size))
         ]
     finally:
         reader.close()
-    assert b"".join(found) == WHOLE[start:]
-    assert all(block.endswith(b"\n") for block in found)
+    assert b"".join(blocks) == WHOLE[start:]
+    assert all(block.endswith(b"\n") for block in blocks)
 
 
 def test_what_follows_the_last_newline_is_a_block_of_its_own(tmp_path):
     path = tmp_path / "torn.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
     reader = open_reader(str(path))
-    found = [
+    blocks = [
         (bytes(block.view[: block.end]), block.is_complete)
         for block in read_blocks(reader, 0, bytearray(2))
     ]
     reader.close()
 
-    assert b"".join(part for part, _ in found) == b"one\ntwo\nthr"
-    assert [whole for _, whole in found][-1] is False
-    assert all(part.endswith(b"\n") == whole for part, whole in found)
+    assert b"".join(part for part, _ in blocks) == b"one\ntwo\nthr"
+    assert [whole for _, whole in blocks][-1] is False
+    assert all(part.endswith(b"\n") == whole for part, whole in blocks)
 
 
 @pytest.mark.parametrize("start", [0, len(LINES[0]) + 1])
@@ -90,7 +90,7 @@ def test_a_last_line_without_an_end_is_the_last_line(tmp_path):
     assert isinstance(damage, Damage)
 
 
-def test_what_is_nowhere_is_said_to_be_missing(tmp_path):
+def test_missing_recording_is_reported(tmp_path):
     assert list(raw_lines(str(tmp_path / "none"), 0)) == []
     for ask in (open_reader, lambda path: list(sound_lines(path))):
         with pytest.raises(FileNotFoundError) as missing:

@@ -59,22 +59,22 @@ def read_all(path: Path) -> bytes:
 def test_an_address_reads_the_same_sealed_or_not(tmp_path_factory, pieces, data):
     path = tmp_path_factory.mktemp("home") / "t.jsonl"
     path.write_bytes(b"")
-    said = b""
+    original = b""
     for piece in pieces:
-        said += piece
+        original += piece
         live = [segment for segment in list_segments(path) if not segment.is_sealed]
         with (
-            live[-1].path if live else path.with_name(f"t.jsonl.from-{len(said) - len(piece)}")
+            live[-1].path if live else path.with_name(f"t.jsonl.from-{len(original) - len(piece)}")
         ).open("ab") as file:
             file.write(piece)
         if data.draw(st.booleans()):
             seal_recording(path)
-    offset = data.draw(st.integers(0, len(said) + 5))
+    offset = data.draw(st.integers(0, len(original) + 5))
     length = data.draw(st.integers(0, 2_000_000))
 
     with open_recording(path) as recording:
-        assert recording.read(offset, length) == said[offset : offset + length]
-        assert recording.size == len(said)
+        assert recording.read(offset, length) == original[offset : offset + length]
+        assert recording.size == len(original)
 
 
 def test_lines_have_the_same_places_sealed_or_not(tmp_path):
@@ -138,10 +138,10 @@ def test_a_damaged_frame_is_reported_and_hides_nothing_else(tmp_path):
     with open_recording(path) as recording:
         items = list(recording.read_lines())
         damage = [item for item in items if isinstance(item, Damage)]
-        kept = [item for item in items if isinstance(item, JsonlLine)]
+        lines = [item for item in items if isinstance(item, JsonlLine)]
 
         assert damage == [Damage(str(path), frame.offset, frame.length, DAMAGED_FRAME)]
-        assert sum(item.length + 1 for item in kept) == recording.size - frame.length
+        assert sum(item.length + 1 for item in lines) == recording.size - frame.length
         with pytest.raises(Unreadable):
             recording.read(frame.offset, 1)
 
@@ -161,15 +161,15 @@ def test_a_missing_segment_is_reported_and_hides_nothing_else(tmp_path):
 
 
 def test_dying_at_any_system_call_of_a_seal_loses_nothing(tmp_path):
-    said = content(2600)
+    original = content(2600)
 
     def prepare(root):
-        (root / "t.jsonl").write_bytes(said)
+        (root / "t.jsonl").write_bytes(original)
 
     def check(root, acked):
-        assert read_all(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == original
         seal_recording(root / "t.jsonl")
-        assert read_all(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == original
         assert [segment.is_sealed for segment in list_segments(root / "t.jsonl")] == [True]
         shutil.rmtree(root)
 
@@ -177,13 +177,13 @@ def test_dying_at_any_system_call_of_a_seal_loses_nothing(tmp_path):
 
 
 def test_a_failing_disk_never_costs_the_original(tmp_path):
-    said = content(20)
+    original = content(20)
 
     def prepare(root):
-        (root / "t.jsonl").write_bytes(said)
+        (root / "t.jsonl").write_bytes(original)
 
     def check(root, acked):
-        assert read_all(root / "t.jsonl") == said
+        assert read_all(root / "t.jsonl") == original
         assert list(root.glob(".*.tmp")) == []
 
     assert fail_everywhere(SEAL, tmp_path, ["EIO", "ENOSPC"], prepare, check) > 10

@@ -41,9 +41,9 @@ def test_a_whole_session_is_adopted_and_stays_when_the_agent_deletes_it(tmp_path
         "tool-results/x.txt": b"result",
     }
     sources = {name: tmp_path / "agent" / name for name in names}
-    for name, said in names.items():
+    for name, body in names.items():
         sources[name].parent.mkdir(parents=True, exist_ok=True)
-        sources[name].write_bytes(said)
+        sources[name].write_bytes(body)
     adopt_session(tmp_path / "home", "claude-code", "s1", sources)
     shutil.rmtree(tmp_path / "agent")
 
@@ -117,10 +117,10 @@ def test_what_is_no_plain_file_is_refused_and_the_rest_adopted(tmp_path):
         "c.txt",
         "../d",
     ]
-    assert [each.path.name for each in done.adopted] == ["transcript.jsonl"]
+    assert [adopted.path.name for adopted in done.adopted] == ["transcript.jsonl"]
 
 
-def test_two_adoptions_of_one_session_do_not_meet(tmp_path):
+def test_adoption_of_a_locked_session_is_refused(tmp_path):
     root = session_dir(tmp_path, "claude-code", "s1")
 
     with exclusive_lock(root / ".lock", who="another"), pytest.raises(Conflict, match="another"):
@@ -235,7 +235,7 @@ def test_a_copy_that_shares_blocks_is_whole(tmp_path):
     assert (again.adopted[0].start, again.adopted[0].end) == (0, len(FIRST))
 
 
-def test_a_full_disk_is_caught_up_with_when_there_is_room(tmp_path):
+def test_adoption_catches_up_after_a_full_disk(tmp_path):
     code = """
 import sys
 import tempfile

@@ -17,10 +17,10 @@ def documents(bundle):
     return [json.loads(encode_trajectory(document)) for document in bundle.documents.values()]
 
 
-def count_losses(session, told, known=None):
+def count_losses(session, trajectories, known=None):
     return {
         row.element: (row.recorded_count, row.exported_count)
-        for row in measure_fidelity(session, told, known)
+        for row in measure_fidelity(session, trajectories, known)
         if row.missing_count
     }
 
@@ -65,14 +65,14 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("what", SPOILED)
-def test_what_is_taken_out_is_missed(tmp_path, what):
+def test_removed_elements_are_reported_as_missing(tmp_path, what):
     session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
-    told = documents(build_trajectory(session))
-    for step in told[0]["steps"]:
+    trajectories = documents(build_trajectory(session))
+    for step in trajectories[0]["steps"]:
         if step["source"] == "agent":
             SPOILED[what](step)
 
-    assert what in count_losses(session, told)
+    assert what in count_losses(session, trajectories)
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
@@ -83,20 +83,20 @@ def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
         ("83296674", "results marked as errors"),
     ):
         session = recorded.read_session(beginning)
-        (told,) = documents(build_trajectory(session, AtifOptions(version)))
-        for step in told["steps"]:
+        (trajectory,) = documents(build_trajectory(session, AtifOptions(version)))
+        for step in trajectory["steps"]:
             step["extra"] = {
                 key: value
                 for key, value in step["extra"].items()
                 if key not in {"results", "ran_inputs"}
             }
-            for each in [
+            for part in [
                 *step.get("tool_calls", []),
                 *step.get("observation", {}).get("results", []),
             ]:
-                each.pop("extra", None)
+                part.pop("extra", None)
 
-        assert what in count_losses(session, [told])
+        assert what in count_losses(session, [trajectory])
 
 
 def test_an_unlinked_subagent_and_a_missing_picture_are_counted(tmp_path):

@@ -11,7 +11,7 @@ from flightlog.model.session import Note, NoteKind
 from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 from support import hostile
-from support.judges import HARBORS, STRICT, imported, validated
+from support.judges import HARBORS, STRICT, import_trajectories, validate_files
 from support.recordings import CASES, archive
 
 NOT_SAID = {NoteKind.COMPACTION, NoteKind.SUMMARY, NoteKind.UNKNOWN}
@@ -24,10 +24,10 @@ def write_bundle(folder, bundle):
 
 
 @pytest.fixture(scope="module")
-def emitted(tmp_path_factory):
+def trajectories(tmp_path_factory):
     """Every recorded session in both versions: where it was written, and the session with what it was known."""
     root = tmp_path_factory.mktemp("trajectories")
-    told = {}
+    by_name = {}
     for case in CASES:
         recorded = archive(tmp_path_factory.mktemp("recorded"), case)
         for session in recorded.iter_sessions():
@@ -37,28 +37,28 @@ def emitted(tmp_path_factory):
                 write_bundle(
                     root / version / name, build_trajectory(session, AtifOptions(version), known)
                 )
-            told[name] = (session, known)
-    return root, told
+            by_name[name] = (session, known)
+    return root, by_name
 
 
 @pytest.mark.parametrize("version", HARBORS)
-def test_harbor_finds_every_trajectory_valid(emitted, version):
-    root, told = emitted
+def test_harbor_finds_every_trajectory_valid(trajectories, version):
+    root, recorded = trajectories
     files = sorted((root / "1.6" if version == STRICT else root).rglob("*.json"))
 
-    said = validated(version, files)
+    errors_by_file = validate_files(version, files)
 
-    assert {path: errors for path, errors in said.items() if errors} == {}
-    assert len(said) >= len(told)
+    assert {path: errors for path, errors in errors_by_file.items() if errors} == {}
+    assert len(errors_by_file) >= len(recorded)
 
 
-def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
-    root, _ = emitted
+def test_harbor_reports_a_planted_fault(trajectories, tmp_path):
+    root, _ = trajectories
     whole = json.loads(next((root / "1.6").rglob(MAIN)).read_bytes())
     wrong = tmp_path / "wrong.json"
     wrong.write_text(json.dumps({**whole, "steps": whole["steps"][1:]}))
 
-    assert all(validated(version, [wrong])[str(wrong)] for version in HARBORS)
+    assert all(validate_files(version, [wrong])[str(wrong)] for version in HARBORS)
 
 
 def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
@@ -72,34 +72,36 @@ def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
 
     assert names == {"trajectory.json", "subagent_script-alert-script-script_a1.json"}
     for version in HARBORS:
-        assert not any(validated(version, (tmp_path / "out").glob("*.json")).values())
+        assert not any(validate_files(version, (tmp_path / "out").glob("*.json")).values())
 
 
-def test_our_own_lint_finds_no_error_and_only_what_was_so(emitted):
-    root, _ = emitted
-    found = Counter()
+def test_our_own_lint_finds_no_error_and_only_known_warnings(trajectories):
+    root, _ = trajectories
+    counts = Counter()
     for path in root.rglob("*.json"):
         for finding in lint_trajectory(
             path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()
         ):
-            found[finding.rule] += 1
+            counts[finding.rule] += 1
 
     # The scripted model called a tool of a server that its request did not define. A prompt that
     # waited has the time it was typed at, and side calls of old clients record no prompt.
-    assert dict(found) == {"undefined-tool": 2, "time-backwards": 8, "agent-first": 12}
+    assert dict(counts) == {"undefined-tool": 2, "time-backwards": 8, "agent-first": 12}
 
 
-def test_scout_imports_every_session_with_the_same_messages_and_tokens(emitted):
-    root, told = emitted
+def test_scout_imports_every_session_with_the_same_messages_and_tokens(trajectories):
+    root, recorded = trajectories
 
-    said = {Path(uri).parent.name: counts for uri, counts in imported(root / "1.6").items()}
+    counts_by_session = {
+        Path(uri).parent.name: counts for uri, counts in import_trajectories(root / "1.6").items()
+    }
 
-    assert said.keys() == told.keys()
-    for name, (session, known) in told.items():
-        assert said[name] == expected(session, known), name
+    assert counts_by_session.keys() == recorded.keys()
+    for name, (session, known) in recorded.items():
+        assert counts_by_session[name] == count_expected(session, known), name
 
 
-def expected(session, known):
+def count_expected(session, known):
     """What anybody who reads the recording would count."""
     copied = known[""].copied_message_ids if "" in known else frozenset()
     main = [step for step in session.steps if step.message_id not in copied]

@@ -7,8 +7,8 @@ import pytest
 
 from flightlog.views.atif.findings import RULES, Severity
 from flightlog.views.atif.lint import is_sound, is_trajectory, lint_trajectory
-from support.atif_documents import DROP, call, changed, embedded, metrics, result, sound
-from support.judges import HARBORS, validated
+from support.atif_documents import DROP, call, embed_subagent, metrics, replace_value, result, sound
+from support.judges import HARBORS, validate_files
 
 NAN = float("nan")
 PICTURE = [{"type": "image", "source": {"media_type": "image/png", "path": "images/a.png"}}]
@@ -17,86 +17,109 @@ BOUNDARY = {"context_management": {"type": "compaction", "boundary": "replace"}}
 
 # name of the case: (rule, document); the name begins with A where Harbor's validator accepts the document.
 CASES = {
-    "A version missing": ("version", changed(sound(), "schema_version", DROP)),
-    "A session missing in 1.6": ("missing", changed(sound(), "session_id", DROP)),
+    "A version missing": ("version", replace_value(sound(), "schema_version", DROP)),
+    "A session missing in 1.6": ("missing", replace_value(sound(), "session_id", DROP)),
     "A 1.6 with an id of its own": ("newer-feature", sound(trajectory_id="x")),
-    "A 1.6 with a count of calls": ("newer-feature", changed(sound(), "steps.1.llm_call_count", 1)),
+    "A 1.6 with a count of calls": (
+        "newer-feature",
+        replace_value(sound(), "steps.1.llm_call_count", 1),
+    ),
     "A 1.6 with data on a call": (
         "newer-feature",
-        changed(sound(), "steps.1.tool_calls.0.extra", {"a": 1}),
+        replace_value(sound(), "steps.1.tool_calls.0.extra", {"a": 1}),
     ),
     "A 1.4 with definitions": ("newer-feature", sound("1.4")),
     "A 1.5 with parts": (
         "newer-feature",
-        changed(sound("1.5"), "steps.0.message", [{"type": "text", "text": "a"}]),
+        replace_value(sound("1.5"), "steps.0.message", [{"type": "text", "text": "a"}]),
     ),
     "A 1.7 with sound": (
         "newer-feature",
-        changed(
+        replace_value(
             sound("1.7"),
             "steps.0.message",
             [{"type": "audio", "source": {"media_type": "audio/wav", "path": "https://x/a.wav"}}],
         ),
     ),
-    "A step id as text": ("type", changed(sound(), "steps.1.step_id", "2")),
-    "A step id as a fraction": ("type", changed(sound(), "steps.1.step_id", 2.0)),
-    "A cost as text": ("type", changed(sound(), "steps.1.metrics.cost_usd", "0.01")),
-    "A date alone": ("vague-time", changed(sound(), "steps.1.timestamp", "2026-11-02")),
+    "A step id as text": ("type", replace_value(sound(), "steps.1.step_id", "2")),
+    "A step id as a fraction": ("type", replace_value(sound(), "steps.1.step_id", 2.0)),
+    "A cost as text": ("type", replace_value(sound(), "steps.1.metrics.cost_usd", "0.01")),
+    "A date alone": ("vague-time", replace_value(sound(), "steps.1.timestamp", "2026-11-02")),
     "A time without a zone": (
         "vague-time",
-        changed(sound(), "steps.1.timestamp", "2026-11-02T12:00:01"),
+        replace_value(sound(), "steps.1.timestamp", "2026-11-02T12:00:01"),
     ),
     "A time backwards": (
         "time-backwards",
-        changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z"),
+        replace_value(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z"),
     ),
-    "A empty list for a message": ("empty-message", changed(sound(), "steps.0.message", [])),
+    "A empty list for a message": ("empty-message", replace_value(sound(), "steps.0.message", [])),
     "A call twice in a step": (
         "repeated-call",
-        changed(
-            changed(sound(), "steps.1.tool_calls", [call("c1"), call("c1")]),
+        replace_value(
+            replace_value(sound(), "steps.1.tool_calls", [call("c1"), call("c1")]),
             "steps.1.observation.results",
             [result("c1")],
         ),
     ),
     "A call again in a later step": (
         "repeated-call",
-        changed(
-            changed(sound(), "steps.2.tool_calls", [call("c1")]),
+        replace_value(
+            replace_value(sound(), "steps.2.tool_calls", [call("c1")]),
             "steps.2.observation",
             {"results": [result("c1")]},
         ),
     ),
     "A two results for a call": (
         "repeated-result",
-        changed(sound(), "steps.1.observation.results", [result("c1"), result("c1"), result("c2")]),
+        replace_value(
+            sound(), "steps.1.observation.results", [result("c1"), result("c1"), result("c2")]
+        ),
     ),
     "A empty id": (
         "empty-id",
-        changed(
-            changed(sound(), "steps.1.tool_calls", [call(""), call("c2")]),
+        replace_value(
+            replace_value(sound(), "steps.1.tool_calls", [call(""), call("c2")]),
             "steps.1.observation.results",
             [result(""), result("c2")],
         ),
     ),
     "A call without a result": (
         "unanswered-call",
-        changed(sound(), "steps.1.observation.results", [result("c1")]),
+        replace_value(sound(), "steps.1.observation.results", [result("c1")]),
     ),
-    "A tokens below zero": ("negative", changed(sound(), "steps.1.metrics.completion_tokens", -1)),
+    "A tokens below zero": (
+        "negative",
+        replace_value(sound(), "steps.1.metrics.completion_tokens", -1),
+    ),
     "A more cached than read": (
         "cached-above-prompt",
-        changed(sound(), "steps.1.metrics.cached_tokens", 101),
+        replace_value(sound(), "steps.1.metrics.cached_tokens", 101),
     ),
-    "A cost not a number": ("not-a-number", changed(sound(), "steps.1.metrics.cost_usd", NAN)),
-    "A cost below zero": ("negative", changed(sound(), "steps.1.metrics.cost_usd", -0.01)),
-    "A total of steps wrong": ("step-count", changed(sound(), "final_metrics.total_steps", 4)),
-    "A total too small": ("totals", changed(sound(), "final_metrics.total_prompt_tokens", 199)),
-    "A total too large": ("totals", changed(sound(), "final_metrics.total_completion_tokens", 21)),
-    "A total cost no sum": ("total-cost", changed(sound(), "final_metrics.total_cost_usd", 0.05)),
+    "A cost not a number": (
+        "not-a-number",
+        replace_value(sound(), "steps.1.metrics.cost_usd", NAN),
+    ),
+    "A cost below zero": ("negative", replace_value(sound(), "steps.1.metrics.cost_usd", -0.01)),
+    "A total of steps wrong": (
+        "step-count",
+        replace_value(sound(), "final_metrics.total_steps", 4),
+    ),
+    "A total too small": (
+        "totals",
+        replace_value(sound(), "final_metrics.total_prompt_tokens", 199),
+    ),
+    "A total too large": (
+        "totals",
+        replace_value(sound(), "final_metrics.total_completion_tokens", 21),
+    ),
+    "A total cost no sum": (
+        "total-cost",
+        replace_value(sound(), "final_metrics.total_cost_usd", 0.05),
+    ),
     "A subagent's file missing": (
         "missing-file",
-        changed(
+        replace_value(
             sound(),
             "steps.1.observation.results.0.subagent_trajectory_ref",
             [{"session_id": "s", "trajectory_path": "gone.json"}],
@@ -105,7 +128,7 @@ CASES = {
     "A continuation missing": ("missing-file", sound(continued_trajectory_ref="gone.json")),
     "A id leads nowhere": (
         "dangling-id",
-        changed(
+        replace_value(
             sound("1.7"),
             "steps.1.observation.results.0.subagent_trajectory_ref",
             [{"trajectory_id": "gone"}],
@@ -113,56 +136,58 @@ CASES = {
     ),
     "A embedded and never named": (
         "unreferenced",
-        changed(embedded(), "steps.1.observation.results.0.subagent_trajectory_ref", DROP),
+        replace_value(
+            embed_subagent(), "steps.1.observation.results.0.subagent_trajectory_ref", DROP
+        ),
     ),
-    "A embedded under the parent's id": ("repeated-id", embedded(trajectory_id="sub")),
+    "A embedded under the parent's id": ("repeated-id", embed_subagent(trajectory_id="sub")),
     "A probabilities not as many": (
         "lengths",
-        changed(sound(), "steps.1.metrics.logprobs", [-0.1]),
+        replace_value(sound(), "steps.1.metrics.logprobs", [-0.1]),
     ),
     "A token ids not as many": (
         "lengths",
-        changed(sound(), "steps.1.metrics.completion_token_ids", [1, 2]),
+        replace_value(sound(), "steps.1.metrics.completion_token_ids", [1, 2]),
     ),
     "A prompt's token ids not as many": (
         "lengths",
-        changed(sound(), "steps.1.metrics.prompt_token_ids", [1]),
+        replace_value(sound(), "steps.1.metrics.prompt_token_ids", [1]),
     ),
     "A definition of another form": (
         "tool-definition",
-        changed(sound(), "agent.tool_definitions", [{"do": "x"}]),
+        replace_value(sound(), "agent.tool_definitions", [{"do": "x"}]),
     ),
     "A tool that is not defined": (
         "undefined-tool",
-        changed(sound(), "steps.1.tool_calls.0.function_name", "Other"),
+        replace_value(sound(), "steps.1.tool_calls.0.function_name", "Other"),
     ),
     "A agent speaks first": (
         "agent-first",
-        changed(
+        replace_value(
             sound(), "steps.0", {"step_id": 1, "source": "agent", "message": "", "metrics": None}
         ),
     ),
-    "A half a character": ("half-character", changed(sound(), "steps.0.message", "x\ud83d")),
+    "A half a character": ("half-character", replace_value(sound(), "steps.0.message", "x\ud83d")),
     "A picture missing in an embedded subagent": (
         "missing-file",
-        changed(embedded(), "subagent_trajectories.0.steps.0.message", PICTURE),
+        replace_value(embed_subagent(), "subagent_trajectories.0.steps.0.message", PICTURE),
     ),
     "A observation on a user step": (
         "observed-by-user",
-        changed(sound(), "steps.0.observation", {"results": [{"content": "x"}]}),
+        replace_value(sound(), "steps.0.observation", {"results": [{"content": "x"}]}),
     ),
     "A boundary of no known kind": (
         "boundary",
-        changed(
-            changed(sound(), "steps.0.source", "system"),
+        replace_value(
+            replace_value(sound(), "steps.0.source", "system"),
             "steps.0.extra",
             {"context_management": {"type": "magic", "boundary": "replace"}},
         ),
     ),
-    "A boundary on a user step": ("boundary", changed(sound(), "steps.0.extra", BOUNDARY)),
+    "A boundary on a user step": ("boundary", replace_value(sound(), "steps.0.extra", BOUNDARY)),
     "A text twice": (
         "doubled-text",
-        changed(
+        replace_value(
             sound(),
             "steps.1.observation.results.0.content",
             "one line of output\n\n[stdout]\none line of output",
@@ -170,16 +195,21 @@ CASES = {
     ),
     "A block as JSON": (
         "block-as-text",
-        changed(sound(), "steps.1.observation.results.0.content", '{"type": "text", "text": "a"}'),
+        replace_value(
+            sound(), "steps.1.observation.results.0.content", '{"type": "text", "text": "a"}'
+        ),
     ),
     "A picture as text": (
         "picture-as-text",
-        changed(sound(), "steps.1.observation.results.0.content", BYTES),
+        replace_value(sound(), "steps.1.observation.results.0.content", BYTES),
     ),
-    "A made up by the client": ("synthetic", changed(sound(), "steps.1.model_name", "<synthetic>")),
+    "A made up by the client": (
+        "synthetic",
+        replace_value(sound(), "steps.1.model_name", "<synthetic>"),
+    ),
     "A path that leaves": (
         "outside",
-        changed(
+        replace_value(
             sound(),
             "steps.1.observation.results.0.subagent_trajectory_ref",
             [{"session_id": "s", "trajectory_path": "../beside.json"}],
@@ -187,41 +217,47 @@ CASES = {
     ),
     "A reference without a session in 1.6": (
         "unlinked",
-        changed(
+        replace_value(
             sound(),
             "steps.1.observation.results.0.subagent_trajectory_ref",
             [{"trajectory_path": "https://x/a"}],
         ),
     ),
-    "R calls as an object": ("type", changed(sound(), "steps.2.tool_calls", {})),
+    "R calls as an object": ("type", replace_value(sound(), "steps.2.tool_calls", {})),
     "R a mark of copies as text": (
         "type",
-        changed(sound(), "steps.2.is_copied_context", "perhaps"),
+        replace_value(sound(), "steps.2.is_copied_context", "perhaps"),
     ),
-    "R call id as a number": ("type", changed(sound(), "steps.1.tool_calls.0.tool_call_id", 1)),
+    "R call id as a number": (
+        "type",
+        replace_value(sound(), "steps.1.tool_calls.0.tool_call_id", 1),
+    ),
     "R version as a number": ("version", sound(schema_version=1.6)),
     "R no such version": ("version", sound("9.9")),
     "R unknown field": ("unknown-field", sound(mood="good")),
-    "R agent without a version": ("missing", changed(sound(), "agent.version", DROP)),
-    "R message null": ("missing", changed(sound(), "steps.0.message", None)),
+    "R agent without a version": ("missing", replace_value(sound(), "agent.version", DROP)),
+    "R message null": ("missing", replace_value(sound(), "steps.0.message", None)),
     "R no steps": ("step-order", sound(steps=[])),
-    "R a gap": ("step-order", changed(sound(), "steps.1.step_id", 3)),
-    "R metrics on a user step": ("agent-only", changed(sound(), "steps.0.metrics", metrics())),
-    "R calls on a user step": ("agent-only", changed(sound(), "steps.0.tool_calls", [])),
+    "R a gap": ("step-order", replace_value(sound(), "steps.1.step_id", 3)),
+    "R metrics on a user step": (
+        "agent-only",
+        replace_value(sound(), "steps.0.metrics", metrics()),
+    ),
+    "R calls on a user step": ("agent-only", replace_value(sound(), "steps.0.tool_calls", [])),
     "R result of a call elsewhere": (
         "unknown-call",
-        changed(sound(), "steps.2.observation", {"results": [result("c1")]}),
+        replace_value(sound(), "steps.2.observation", {"results": [result("c1")]}),
     ),
-    "R arguments as text": ("type", changed(sound(), "steps.1.tool_calls.0.arguments", "ls")),
-    "R no such time": ("time", changed(sound(), "steps.0.timestamp", "yesterday")),
-    "R no such source": ("value", changed(sound(), "steps.0.source", "tool")),
+    "R arguments as text": ("type", replace_value(sound(), "steps.1.tool_calls.0.arguments", "ls")),
+    "R no such time": ("time", replace_value(sound(), "steps.0.timestamp", "yesterday")),
+    "R no such source": ("value", replace_value(sound(), "steps.0.source", "tool")),
     "R no model called, yet tokens": (
         "deterministic",
-        changed(sound("1.7"), "steps.2.llm_call_count", 0),
+        replace_value(sound("1.7"), "steps.2.llm_call_count", 0),
     ),
     "R reference by session alone": (
         "unlinked",
-        changed(
+        replace_value(
             sound("1.7"),
             "steps.1.observation.results.0.subagent_trajectory_ref",
             [{"session_id": "s"}],
@@ -229,17 +265,17 @@ CASES = {
     ),
     "R two embedded of one id": (
         "repeated-id",
-        embedded(
+        embed_subagent(
             subagent_trajectories=[
                 sound("1.7", trajectory_id="sub"),
                 sound("1.7", trajectory_id="sub"),
             ]
         ),
     ),
-    "R embedded without an id": ("missing", embedded(subagent_trajectories=[sound("1.7")])),
+    "R embedded without an id": ("missing", embed_subagent(subagent_trajectories=[sound("1.7")])),
     "R picture of a type": (
         "value",
-        changed(
+        replace_value(
             sound(),
             "steps.0.message",
             [
@@ -252,9 +288,9 @@ CASES = {
     ),
     "R text part without text": (
         "missing",
-        changed(sound(), "steps.0.message", [{"type": "text"}]),
+        replace_value(sound(), "steps.0.message", [{"type": "text"}]),
     ),
-    "R picture missing": ("missing-file", changed(sound(), "steps.0.message", PICTURE)),
+    "R picture missing": ("missing-file", replace_value(sound(), "steps.0.message", PICTURE)),
 }
 
 
@@ -288,15 +324,15 @@ def rules(document, exists=nowhere):
 @pytest.mark.parametrize("version", ["1.5", "1.6", "1.7", "1.8"])
 def test_nothing_is_wrong_with_a_sound_document(version):
     assert rules(sound(version)) == set()
-    assert rules(embedded()) == set()
+    assert rules(embed_subagent()) == set()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_one_change_is_one_finding(case):
     rule, document = CASES[case]
-    found = rules(document, beside if case == "A path that leaves" else nowhere)
+    broken_rules = rules(document, beside if case == "A path that leaves" else nowhere)
 
-    assert found == {rule, *SIDES.get(case, ())}
+    assert broken_rules == {rule, *SIDES.get(case, ())}
 
 
 def test_every_rule_is_shown_by_a_case():
@@ -319,11 +355,11 @@ def test_the_public_validator_accepts_what_the_names_of_the_cases_say(tmp_path):
         path.write_text(json.dumps(document))
         paths[str(path)] = name
 
-    said = validated(
+    errors_by_file = validate_files(
         HARBORS[0], [*map(tmp_path.joinpath, [f"{number}.json" for number in range(len(paths))])]
     )
 
-    assert {paths[path]: bool(errors) for path, errors in said.items()} == {
+    assert {paths[path]: bool(errors) for path, errors in errors_by_file.items()} == {
         name: name.startswith("R ") for name in CASES
     }
 
@@ -343,7 +379,7 @@ def test_the_linter_goes_on_with_any_document(body):
 
 
 def test_steps_put_back_after_a_compaction_may_be_older():
-    document = changed(
+    document = replace_value(
         sound(), "steps.0", {**sound()["steps"][0], "source": "system", "extra": BOUNDARY}
     )
     document["steps"].insert(
@@ -356,7 +392,7 @@ def test_steps_put_back_after_a_compaction_may_be_older():
 
 
 def test_a_call_shown_as_unanswered_is_no_finding():
-    document = changed(sound(), "steps.1.observation.results", [result("c1")])
+    document = replace_value(sound(), "steps.1.observation.results", [result("c1")])
     document["steps"][1]["extra"] = {"unanswered": ["c2"]}
 
     assert rules(document) == set()
@@ -371,10 +407,10 @@ def test_warnings_alone_leave_a_document_sound():
 
 def test_a_tool_of_the_models_own_side_counts_as_defined():
     own = {"type": "web_search_20250305", "name": "web_search"}
-    document = changed(sound(), "agent.tool_definitions", [own])
+    document = replace_value(sound(), "agent.tool_definitions", [own])
 
     assert rules(document) == {"undefined-tool"}
-    assert rules(changed(document, "steps.1.tool_calls", [])) == {"unknown-call"}
+    assert rules(replace_value(document, "steps.1.tool_calls", [])) == {"unknown-call"}
 
 
 def test_other_json_is_no_trajectory():

@@ -48,26 +48,26 @@ def note(kind, text, at_ms=500):
 
 
 def test_a_summary_is_a_boundary_also_where_no_compaction_is_on_record():
-    told = steps(
+    written = steps(
         thread(spoke(1, Text("a")), note(NoteKind.SUMMARY, "so far", 2000), spoke(2, Text("b")))
     )
 
-    assert told[2].extra["context_management"]["type"] == "compaction"
-    assert told[2].observation.results[0].content == "so far"
+    assert written[2].extra["context_management"]["type"] == "compaction"
+    assert written[2].observation.results[0].content == "so far"
 
 
 @pytest.mark.parametrize(
     "after", [(), (spoke(1, Text("a")),), (note(NoteKind.COMPACTION, "again"),)]
 )
 def test_a_compaction_without_a_summary_carries_none(after):
-    told = steps(thread(note(NoteKind.COMPACTION, "compacted"), *after))
+    written = steps(thread(note(NoteKind.COMPACTION, "compacted"), *after))
 
-    assert told[1].observation is UNSET
-    assert told[1].message == "compacted"
+    assert written[1].observation is UNSET
+    assert written[1].message == "compacted"
 
 
 def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
-    told = steps(
+    written = steps(
         thread(
             note(NoteKind.COMPACTION, "c"),
             note(NoteKind.HOOK, "h"),
@@ -75,7 +75,7 @@ def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
         )
     )
 
-    assert [(step.message, step.extra["kind"]) for step in told[1:]] == [
+    assert [(step.message, step.extra["kind"]) for step in written[1:]] == [
         ("c", "compaction"),
         ("h", "hook"),
     ]
@@ -94,13 +94,13 @@ def test_unknown_records_are_named_in_the_notes_and_are_no_steps():
 
 
 def test_one_turn_taken_back_counts_as_one():
-    told = steps(thread(is_rewound=True), thread(number=2))
+    written = steps(thread(is_rewound=True), thread(number=2))
 
-    assert told[1].message == "turn 1 taken back"
+    assert written[1].message == "turn 1 taken back"
 
 
 def test_words_of_an_agent_beside_other_content_stay_in_their_order():
-    told = steps(
+    written = steps(
         thread(
             spoke(
                 1,
@@ -113,26 +113,26 @@ def test_words_of_an_agent_beside_other_content_stay_in_their_order():
         )
     )
 
-    assert [part.text for part in told[1].message] == ["see", "[canvas left out]", "so"]
-    assert told[1].reasoning_content == "hm"
+    assert [part.text for part in written[1].message] == ["see", "[canvas left out]", "so"]
+    assert written[1].reasoning_content == "hm"
 
 
 def test_a_picture_whose_bytes_are_damaged_leaves_a_mark():
-    told = steps(thread(prompt=(Image("image/png", 0, "not base64!"), Text("what is it?"))))
+    written = steps(thread(prompt=(Image("image/png", 0, "not base64!"), Text("what is it?"))))
 
-    assert [part.text for part in told[0].message] == ["[image/png left out]", "what is it?"]
+    assert [part.text for part in written[0].message] == ["[image/png left out]", "what is it?"]
 
 
 def test_an_answer_of_nothing_is_an_empty_text():
-    told = steps(thread(spoke(1, calls=[ToolCall("t", "x", {}, result=())])))
+    written = steps(thread(spoke(1, calls=[ToolCall("t", "x", {}, result=())])))
 
-    assert told[1].observation.results[0].content == ""
+    assert written[1].observation.results[0].content == ""
 
 
 def test_a_subagent_that_never_answered_is_still_linked():
     subagent = Subagent("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
-    told = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), subagents=(subagent,))
-    (result,) = told[1].observation.results
+    written = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), subagents=(subagent,))
+    (result,) = written[1].observation.results
 
     assert result.content is UNSET
     assert result.subagent_trajectory_ref[0].trajectory_path == "subagent_Explore_a1.json"
@@ -156,7 +156,7 @@ def test_a_nested_subagent_is_linked_and_paid_for_by_all_above_it():
         .observation.results[0]
         .subagent_trajectory_ref[0]
     )
-    below = {name: each.final_metrics.extra for name, each in bundle.documents.items()}
+    below = {name: document.final_metrics.extra for name, document in bundle.documents.items()}
 
     assert ref.trajectory_path == "subagent_Plan-x_a2.json"
     assert below[MAIN]["subagents"]["prompt_tokens"] == 20
@@ -166,11 +166,11 @@ def test_a_nested_subagent_is_linked_and_paid_for_by_all_above_it():
 
 def test_a_subagent_without_a_recorded_call_is_linked_by_its_time():
     subagent = Subagent("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
-    told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), subagents=(subagent,))
+    written = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), subagents=(subagent,))
 
-    assert [step.extra.get("kind") for step in told] == ["human", None, "subagent", None]
+    assert [step.extra.get("kind") for step in written] == ["human", None, "subagent", None]
     assert (
-        told[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path
+        written[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path
         == "subagent_agent_a1.json"
     )
 
@@ -218,13 +218,13 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     turn = thread(
         spoke(1, calls=[call], is_aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000)
     )
-    told = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
-    bundle = build_trajectory(told, AtifOptions(version))
+    recorded = session(turn, thread(number=2, kind=None, prompt=()), subagents=(subagent,))
+    bundle = build_trajectory(recorded, AtifOptions(version))
     files = dict(bundle.iter_files())
     documents = [parse_json(files[name]) for name in bundle.documents]
 
     assert [
-        each for document in documents for each in iter_findings(document, files.__contains__)
+        finding for document in documents for finding in iter_findings(document, files.__contains__)
     ] == []
-    lost = {row.element for row in measure_fidelity(told, documents) if row.missing_count}
+    lost = {row.element for row in measure_fidelity(recorded, documents) if row.missing_count}
     assert lost <= {"full outputs kept in files", "other content"}

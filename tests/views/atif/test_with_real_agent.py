@@ -12,7 +12,7 @@ from flightlog.views.atif.fidelity import measure_fidelity
 from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.atif.writer import MAIN, AtifOptions, build_trajectory
 from flightlog.views.session.timeline import all_steps
-from support.judges import HARBORS, STRICT, imported, validated
+from support.judges import HARBORS, STRICT, import_trajectories, validate_files
 from support.real_agent import make_bench, new_session
 
 NOT_CARRIED = {"structured results", "reasoning the API withheld", "full outputs kept in files"}
@@ -99,7 +99,7 @@ def ran(root, name):
 def sessions(tmp_path_factory):
     """Every scenario run once: what was recorded, and where its trajectories are."""
     root = tmp_path_factory.mktemp("trajectories")
-    told = {}
+    by_place = {}
     for name in [*SCENARIOS, "compaction and fork"]:
         recorded = ran(tmp_path_factory.mktemp("bench") / "machine", name)
         for session in recorded.iter_sessions():
@@ -111,26 +111,28 @@ def sessions(tmp_path_factory):
                 ).iter_files():
                     (root / version / where / path).parent.mkdir(parents=True, exist_ok=True)
                     (root / version / where / path).write_bytes(body)
-            told[where] = (session, known)
-    return root, told
+            by_place[where] = (session, known)
+    return root, by_place
 
 
-def named(told, name):
-    return [pair for where, pair in told.items() if where.startswith(name)]
+def select_by_name(recorded, name):
+    return [pair for where, pair in recorded.items() if where.startswith(name)]
 
 
 @pytest.mark.parametrize("version", HARBORS)
-def test_harbor_finds_them_valid(sessions, version):
-    root, told = sessions
-    said = validated(version, sorted((root / "1.6" if version == STRICT else root).rglob("*.json")))
+def test_harbor_finds_real_trajectories_valid(sessions, version):
+    root, recorded = sessions
+    errors_by_file = validate_files(
+        version, sorted((root / "1.6" if version == STRICT else root).rglob("*.json"))
+    )
 
-    assert {path: errors for path, errors in said.items() if errors} == {}
-    assert len(said) > len(told)
+    assert {path: errors for path, errors in errors_by_file.items() if errors} == {}
+    assert len(errors_by_file) > len(recorded)
 
 
-def test_our_lint_finds_nothing(sessions):
+def test_our_lint_finds_nothing_in_real_trajectories(sessions):
     root, _ = sessions
-    found = {
+    findings = {
         f"{path.relative_to(root)}: {finding.rule} {finding.location}"
         for path in root.rglob("*.json")
         for finding in lint_trajectory(
@@ -138,25 +140,31 @@ def test_our_lint_finds_nothing(sessions):
         )
     }
 
-    assert found == set()
+    assert findings == set()
 
 
 def test_scout_counts_the_tokens_that_were_recorded(sessions):
-    root, told = sessions
-    said = {Path(uri).parent.name: counts for uri, counts in imported(root / "1.6").items()}
+    root, recorded = sessions
+    counts_by_session = {
+        Path(uri).parent.name: counts for uri, counts in import_trajectories(root / "1.6").items()
+    }
 
-    assert said.keys() == told.keys()
-    for where, (session, known) in told.items():
-        copied = frozenset().union(*(each.copied_message_ids for each in known.values()))
+    assert counts_by_session.keys() == recorded.keys()
+    for where, (session, known) in recorded.items():
+        copied = frozenset().union(*(context.copied_message_ids for context in known.values()))
         own = [step for step in all_steps(session) if step.message_id not in copied]
-        assert said[where]["prompt"] == sum(step.usage.prompt_tokens for step in own), where
-        assert said[where]["completion"] == sum(step.usage.output_tokens for step in own), where
-        assert said[where]["responses"] == len(own), where
+        assert counts_by_session[where]["prompt"] == sum(
+            step.usage.prompt_tokens for step in own
+        ), where
+        assert counts_by_session[where]["completion"] == sum(
+            step.usage.output_tokens for step in own
+        ), where
+        assert counts_by_session[where]["responses"] == len(own), where
 
 
-def test_nothing_that_has_a_place_is_lost(sessions):
-    root, told = sessions
-    for where, (session, known) in told.items():
+def test_no_element_that_the_format_has_is_lost(sessions):
+    root, recorded = sessions
+    for where, (session, known) in recorded.items():
         files = (root / "1.6" / where).glob("*.json")
         rows = measure_fidelity(session, [json.loads(path.read_bytes()) for path in files], known)
 
@@ -167,18 +175,20 @@ def test_nothing_that_has_a_place_is_lost(sessions):
             }
 
 
-def test_the_scenarios_are_what_they_say(sessions):
-    root, told = sessions
-    ((shown, _),) = named(told, "picture")
+def test_each_scenario_recorded_what_it_names(sessions):
+    root, recorded = sessions
+    ((shown, _),) = select_by_name(recorded, "picture")
     (picture,) = [
         image for step in shown.steps for call in step.tool_calls for image in call.images
     ]
 
-    assert [len(session.subagents) for session, _ in named(told, "background")] == [2]
+    assert [len(session.subagents) for session, _ in select_by_name(recorded, "background")] == [2]
     assert base64.b64decode(picture.data) in {
         path.read_bytes() for path in (root / "1.6").rglob("images/*.png")
     }
-    assert any(known[""].copied_message_ids for _, known in named(told, "compaction and fork"))
+    assert any(
+        known[""].copied_message_ids for _, known in select_by_name(recorded, "compaction and fork")
+    )
     documents = [
         json.loads(path.read_bytes()) for path in (root / "1.6").glob(f"compaction*/{MAIN}")
     ]

@@ -10,7 +10,7 @@ from flightlog.views.atif.document import encode_trajectory
 from flightlog.views.atif.writer import AtifOptions, build_trajectory, step_ids, subagent_file
 from support.recordings import CASES, archive
 from support.transcripts import SESSION, assistant, user
-from support.transcripts import archive as made
+from support.transcripts import archive as write_archive
 
 TOOL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "a.txt"}}
 
@@ -54,21 +54,23 @@ def extras(steps, kind):
 
 
 def test_a_compaction_is_a_boundary_with_its_summary_once(tmp_path):
-    told = steps_of(tmp_path, "2.1.325/compaction-manual", "de349ced")
-    (boundary,) = extras(told, "compaction")
+    written = steps_of(tmp_path, "2.1.325/compaction-manual", "de349ced")
+    (boundary,) = extras(written, "compaction")
     summary = boundary.observation.results[0].content
 
     assert boundary.source == "system"
     assert boundary.extra["context_management"] == {"type": "compaction", "boundary": "replace"}
     assert "summary" in summary.lower()
-    assert not [step for step in told if step is not boundary and step.message == summary]
+    assert not [step for step in written if step is not boundary and step.message == summary]
 
 
 def test_turns_taken_back_stay_and_are_followed_by_a_boundary(tmp_path):
-    told = steps_of(tmp_path, "2.1.325/interactive-permission-interrupt-rewind", "28892d4e")
-    (boundary,) = extras(told, "taken back")
-    back = [step.message for step in told if step.extra.get("taken_back") and step.source == "user"]
-    after = told[boundary.step_id :]
+    written = steps_of(tmp_path, "2.1.325/interactive-permission-interrupt-rewind", "28892d4e")
+    (boundary,) = extras(written, "taken back")
+    back = [
+        step.message for step in written if step.extra.get("taken_back") and step.source == "user"
+    ]
+    after = written[boundary.step_id :]
 
     assert back == ["slow please", "fail please"]
     assert boundary.extra["context_management"] == {"type": "pruning", "boundary": "truncate"}
@@ -122,42 +124,42 @@ def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
     assert own.total_cost_usd == pytest.approx(
         sum(
             step.metrics.cost_usd
-            for each in all_threads
-            for step in each.steps
+            for thread in all_threads
+            for step in thread.steps
             if step.metrics is not UNSET
         )
     )
 
 
 def test_client_messages_are_neither_agent_nor_user_steps(tmp_path):
-    told = steps_of(tmp_path, "2.1.325/api-error-retry", "5a2d380b")
+    written = steps_of(tmp_path, "2.1.325/api-error-retry", "5a2d380b")
 
-    assert {step.source for step in extras(told, "api failure")} == {"system"}
-    assert [step.message for step in told if step.source == "user"] == ["Say hi."]
+    assert {step.source for step in extras(written, "api failure")} == {"system"}
+    assert [step.message for step in written if step.source == "user"] == ["Say hi."]
 
 
 def test_version_1_7_adds_ids_counts_and_data_of_calls(tmp_path):
-    told = steps_of(tmp_path, "2.1.325/hook-decisions", "83c4feb3", "1.7")
-    calls = [call for step in told if step.tool_calls is not UNSET for call in step.tool_calls]
+    written = steps_of(tmp_path, "2.1.325/hook-decisions", "83c4feb3", "1.7")
+    calls = [call for step in written if step.tool_calls is not UNSET for call in step.tool_calls]
 
-    assert all(step.llm_call_count == 1 for step in told if step.source == "agent")
+    assert all(step.llm_call_count == 1 for step in written if step.source == "agent")
     assert [call for call in calls if call.extra is not UNSET and "ran_input" in call.extra]
-    assert not any("ran_inputs" in step.extra for step in told)
+    assert not any("ran_inputs" in step.extra for step in written)
 
 
 def test_version_1_6_keeps_the_same_beside_the_step(tmp_path):
-    told = steps_of(tmp_path, "2.1.325/hook-decisions", "83c4feb3")
+    written = steps_of(tmp_path, "2.1.325/hook-decisions", "83c4feb3")
 
-    assert [step for step in told if "ran_inputs" in step.extra]
-    assert all(step.llm_call_count is UNSET for step in told)
+    assert [step for step in written if "ran_inputs" in step.extra]
+    assert all(step.llm_call_count is UNSET for step in written)
 
 
 def test_a_call_without_an_answer_is_marked_unanswered(tmp_path):
-    recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL))
+    recorded = write_archive(tmp_path, user("go", 1), assistant("m1", 2, TOOL))
     (step,) = [
-        each
-        for each in build_trajectory(recorded.read_session(SESSION)).main.steps
-        if each.source == "agent"
+        step
+        for step in build_trajectory(recorded.read_session(SESSION)).main.steps
+        if step.source == "agent"
     ]
 
     assert step.observation is UNSET
@@ -174,7 +176,7 @@ def test_content_the_format_has_no_place_for_leaves_a_mark(tmp_path):
         "tool_use_id": "t1",
         "content": [svg, {"type": "tool_reference"}],
     }
-    recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL), user([answer], 3))
+    recorded = write_archive(tmp_path, user("go", 1), assistant("m1", 2, TOOL), user([answer], 3))
     bundle = build_trajectory(recorded.read_session(SESSION))
     parts = bundle.main.steps[1].observation.results[0].content
 
@@ -188,7 +190,9 @@ def test_content_the_format_has_no_place_for_leaves_a_mark(tmp_path):
 def test_a_model_without_a_price_leaves_the_total_out_and_says_so(tmp_path):
     record = assistant("m1", 2, {"type": "text", "text": "hi"})
     record["message"]["model"] = "nobody-knows-1"
-    document = build_trajectory(made(tmp_path, user("go", 1), record).read_session(SESSION)).main
+    document = build_trajectory(
+        write_archive(tmp_path, user("go", 1), record).read_session(SESSION)
+    ).main
 
     assert document.final_metrics.total_cost_usd is UNSET
     assert document.steps[1].metrics.cost_usd is UNSET
@@ -196,7 +200,9 @@ def test_a_model_without_a_price_leaves_the_total_out_and_says_so(tmp_path):
 
 
 def test_a_session_without_any_step_is_still_a_document(tmp_path):
-    recorded = made(tmp_path, {"type": "last-prompt", "lastPrompt": "", "sessionId": SESSION})
+    recorded = write_archive(
+        tmp_path, {"type": "last-prompt", "lastPrompt": "", "sessionId": SESSION}
+    )
     (step,) = build_trajectory(recorded.read_session(SESSION)).main.steps
 
     assert (step.step_id, step.source, step.message) == (1, "system", "")
@@ -213,7 +219,7 @@ def test_subagents_that_started_each_other_are_shown_once_each(tmp_path):
         )
         for name, other in (("a", "b"), ("b", "a"))
     )
-    base = made(tmp_path, user("go", 1)).read_session(SESSION)
+    base = write_archive(tmp_path, user("go", 1)).read_session(SESSION)
     bundle = build_trajectory(replace(base, subagents=subagents))
 
     assert bundle.documents.keys() == {

@@ -23,7 +23,7 @@ def diff_of_call(call):
     return diff
 
 
-def signed(change):
+def sign_lines(change):
     return [f"{line.sign.value}{line.text}" for line in change.lines]
 
 
@@ -34,7 +34,7 @@ def test_the_clients_own_patch_is_taken_where_there_is_one():
         call("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y"}, detail=patch)
     )
 
-    assert signed(change) == ["@line 3", " same", "-old", "+new"]
+    assert sign_lines(change) == ["@line 3", " same", "-old", "+new"]
     assert (change.path, change.added, change.removed) == ("/a", 1, 1)
 
 
@@ -43,24 +43,24 @@ def test_without_a_patch_old_and_new_words_are_compared():
         call("Edit", {"file_path": "/a", "old_string": "a\nb\n", "new_string": "a\nc\n"})
     )
 
-    assert signed(change) == [" a", "-b", "+c"]
+    assert sign_lines(change) == [" a", "-b", "+c"]
 
 
 def test_several_edits_and_whole_files_are_changes_too():
     edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": ""}, "odd"]
 
-    assert signed(diff_of_call(call("MultiEdit", {"file_path": "/a", "edits": edits}))) == [
+    assert sign_lines(diff_of_call(call("MultiEdit", {"file_path": "/a", "edits": edits}))) == [
         "-a",
         "+b",
         "-c",
     ]
-    assert signed(diff_of_call(call("Write", {"file_path": "/a", "content": "x\ny"}))) == [
+    assert sign_lines(diff_of_call(call("Write", {"file_path": "/a", "content": "x\ny"}))) == [
         "+x",
         "+y",
     ]
 
 
-def test_what_a_hook_made_of_it_counts():
+def test_input_that_a_hook_rewrote_counts():
     ran = {"file_path": "/b", "content": "z"}
 
     assert (
@@ -70,7 +70,7 @@ def test_what_a_hook_made_of_it_counts():
 
 
 @pytest.mark.parametrize("given", [{}, {"file_path": 5}, {"command": "rm"}])
-def test_what_names_no_file_changes_none(given):
+def test_call_without_a_file_changes_none(given):
     assert diffs_of_call(call("Write", given)) == []
     assert diffs_of_call(call("Bash", {"file_path": "/a"})) == []
 
@@ -99,7 +99,7 @@ def test_odd_patches_are_no_patches():
         {"structuredPatch": []},
     ):
         given = {"file_path": "/a", "content": "x"}
-        assert signed(diff_of_call(call("Write", given, detail=detail))) == ["+x"]
+        assert sign_lines(diff_of_call(call("Write", given, detail=detail))) == ["+x"]
 
 
 def test_a_steps_files_are_those_that_were_really_written():
@@ -134,14 +134,14 @@ def test_an_empty_line_has_no_author():
     assert count_matching_lines(edit("", "x"), LINES, 2) == 0
 
 
-def test_a_print_does_not_mind_the_indent_and_holds_no_words():
+def test_line_fingerprint_ignores_indent_and_holds_no_text():
     (one, other) = fingerprint_lines(["  secret word", "secret word\t"])
 
     assert one == other
     assert "secret" not in one
 
 
-def test_how_near_two_places_are():
+def test_relation_of_two_addresses_names_the_nearest_common_part():
     step = parse_address("s#2.3")
 
     assert (
@@ -195,7 +195,7 @@ PATCH = """*** Begin Patch
 def test_the_edit_tools_of_other_agents_are_edits(name, given, signs):
     change = diff_of_call(call(name, given))
 
-    assert (change.path, signed(change)) == ("/a", signs)
+    assert (change.path, sign_lines(change)) == ("/a", signs)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_the_edit_tools_of_other_agents_are_edits(name, given, signs):
     ],
 )
 def test_a_patch_changes_each_file_that_it_names(name, given):
-    changes = {change.path: signed(change) for change in diffs_of_call(call(name, given))}
+    changes = {change.path: sign_lines(change) for change in diffs_of_call(call(name, given))}
 
     assert changes == {
         "cart.py": ["@def total():", " same", "-old", "+new"],
@@ -230,5 +230,5 @@ def test_a_patch_changes_each_file_that_it_names(name, given):
         ("shell", {"command": [1, None]}),
     ],
 )
-def test_what_only_looks_like_an_edit_is_none(name, given):
+def test_call_that_only_looks_like_an_edit_is_none(name, given):
     assert diffs_of_call(call(name, given)) == []

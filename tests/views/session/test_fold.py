@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.agents.claude_code.source import entries, read_subagent_info
-from flightlog.model.entries import PromptSubmitted
+from flightlog.model.entries import AssistantReply, Entry, PromptSubmitted, ToolResult
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile
 from flightlog.usage.prices import price
@@ -24,7 +24,7 @@ EVICTIONS = (EVICTION, Eviction(40, 8), EAGER)
 
 
 @cache
-def recorded(path):
+def read_recording(path):
     """Everything on record for the session whose main transcript is `path`, file by file."""
     session = path.stem
     subagents = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
@@ -40,7 +40,7 @@ def recorded(path):
 
 
 def list_items(path):
-    return [item for items, facts in recorded(path) for item in (*items, *facts)]
+    return [item for items, facts in read_recording(path) for item in (*items, *facts)]
 
 
 def session_of(path, items):
@@ -66,7 +66,7 @@ def test_shuffled_records_give_the_same_session(path):
 def test_split_and_repeated_files_give_the_same_session(data):
     path = data.draw(st.sampled_from(MAIN))
     pieces = []
-    for items, facts in recorded(path):
+    for items, facts in read_recording(path):
         cuts = sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=4)))
         pieces += [
             items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True)
@@ -82,7 +82,7 @@ def test_split_and_repeated_files_give_the_same_session(data):
 
 @settings(deadline=None, max_examples=40)
 @given(path=st.sampled_from(MAIN), every=st.integers(1, 20))
-def test_asking_while_entries_come_changes_nothing(path, every):
+def test_outline_read_while_entries_come_changes_nothing(path, every):
     fold = SessionFold(path.stem, "claude-code", price)
     for place, item in enumerate(list_items(path)):
         fold.add(item)
@@ -117,6 +117,16 @@ def test_tail_outline_of_random_entries_equals_all_outline(items, eviction):
     assert outline == fold_items(items, Retain.ALL)
 
 
+def test_step_without_record_id_keeps_its_number_in_a_packed_turn():
+    events = [AssistantReply("", "m", ()), ToolResult("stray", ()), AssistantReply("", "m", ())]
+    items = [
+        Entry(event, "s", uuid=uuid, at_ms=at_ms, order_ms=at_ms, key=str(at_ms), path="f")
+        for at_ms, (event, uuid) in enumerate(zip(events, ("u0", "u1", ""), strict=True))
+    ]
+
+    assert fold_items(items, Retain.TAIL, EAGER) == fold_items(items, Retain.ALL)
+
+
 @given(st.integers(0, 10_000), st.integers(3, 40), st.data())
 def test_outline_at_any_cut_equals_one_read(seed, turns, data):
     items = entries_of(session_lines(seed, turns))
@@ -139,7 +149,7 @@ def test_outline_at_any_cut_equals_one_read(seed, turns, data):
     assert fold.outline() == fold_items(items, Retain.ALL)
 
 
-def test_tail_has_no_session():
+def test_fold_of_a_tail_refuses_to_build_a_session():
     with pytest.raises(AssertionError):
         SessionFold("s", "claude-code", price, Retain.TAIL).session()
 

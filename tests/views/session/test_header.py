@@ -1,6 +1,8 @@
 from flightlog.model.entries import (
+    ClientNote,
     ClientTotalReported,
     Entry,
+    Ignored,
     PromptKind,
     RecordContext,
     SessionSummarized,
@@ -18,8 +20,8 @@ def entry(event, at, **fields):
 
 def header_of(*entries):
     header = SessionHeader("s", "claude-code")
-    for each in entries:
-        header.add(each, is_new=True)
+    for item in entries:
+        header.add(item, is_new=True)
     return header
 
 
@@ -63,12 +65,31 @@ def test_first_directory_last_branch_and_highest_version_count():
 
 def test_times_are_those_of_work_and_the_largest_total_counts():
     totals = [ClientTotals("s", usd, 0) for usd in (2.0, 1.0)]
-    stated = [entry(ClientTotalReported(each), 90 + place) for place, each in enumerate(totals)]
+    stated = [
+        entry(ClientTotalReported(client_total), 90 + place)
+        for place, client_total in enumerate(totals)
+    ]
 
     session = header_of(entry(ToolResult("c", ()), 5), *stated).to_session({}, bool)
 
     assert (session.started_ms, session.ended_ms) == (5, 5)
     assert session.client_totals == totals[0]
+
+
+def test_activity_after_the_work_is_the_end_and_opening_is_not():
+    work = entry(ToolResult("c", ()), 5)
+    progress = entry(Ignored("progress", is_activity=True), 7)
+    opening = entry(Ignored("mode"), 9)
+
+    ended = header_of(progress, opening, work).to_session({}, bool)
+    opened = header_of(opening).to_session({}, bool)
+    idle = header_of(progress, opening).to_session({}, bool)
+
+    assert (ended.started_ms, ended.ended_ms) == (5, 7)
+    assert (opened.started_ms, opened.ended_ms) == (None, None)
+    assert (idle.started_ms, idle.ended_ms) == (7, 7)
+    noted = header_of(work, entry(ClientNote("informational"), 8)).to_session({}, bool)
+    assert noted.ended_ms == 8
 
 
 def test_last_result_that_names_a_subagent_links_it():

@@ -7,9 +7,9 @@ from support.recordings import CASES, archive
 
 def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_path):
     for number, case in enumerate(CASES):
-        found = archive(tmp_path / str(number), case)
-        for name in found.recordings:
-            session = found.read_session(name)
+        source = archive(tmp_path / str(number), case)
+        for name in source.recordings:
+            session = source.read_session(name)
             outline = outline_session(session)
 
             for subagent in (None, *session.subagents):
@@ -19,7 +19,7 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
                 )
                 ids = [row.id for row in rows]
                 assert [thread.id_at(row) for row in range(thread.total)] == ids, case
-                assert [thread.find_row(each) for each in ids] == list(range(len(ids)))
+                assert [thread.find_row(row_id) for row_id in ids] == list(range(len(ids)))
                 assert sum(bar.count for bar in thread.sum_bars()) == len(rows)
                 assert sum(bar.failure_count for bar in thread.sum_bars()) == sum(
                     row.failure_count for row in rows
@@ -27,8 +27,8 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
 
 
 def test_an_id_that_is_not_there_has_no_row(tmp_path):
-    found = archive(tmp_path, "2.1.325/single-turn")
-    thread = outline_session(found.read_session(found.latest_session())).threads[""]
+    source = archive(tmp_path, "2.1.325/single-turn")
+    thread = outline_session(source.read_session(source.latest_session())).threads[""]
 
     for row_id in ("", "0", "9", "1.99", "1.n99", "l1", "x", "1.x", "9" * 30):
         assert thread.find_row(row_id) is None

@@ -28,7 +28,7 @@ def text(words):
     return {"type": "text", "text": words}
 
 
-def queued(words, second, **fields):
+def make_queued_prompt(words, second, **fields):
     return {
         "type": "queue-operation",
         "operation": "enqueue",
@@ -48,18 +48,26 @@ def notes(turn):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         [text(OPENED), text("Fix it."), text(REMINDER)],
         f"{OPENED}\nFix it.\n{REMINDER}",
     ],
 )
-def test_added_context_is_a_note_of_the_turn_and_no_prompt(tmp_path, said):
-    session = read(tmp_path, user(said, 1), assistant("m1", 2, SAID))
+def test_added_context_is_a_note_of_the_turn_and_no_prompt(tmp_path, text):
+    session = read(tmp_path, user(text, 1), assistant("m1", 2, SAID))
 
     (turn,) = session.turns
     assert (turn.text, session.title, turn.kind) == ("Fix it.", "Fix it.", PromptKind.HUMAN)
     assert notes(turn) == [OPENED, REMINDER]
+
+
+def test_a_file_that_an_editor_attaches_is_a_note_and_no_prompt(tmp_path):
+    attached = '<context ref="file:///shop/app.py#L1:2">\nimport shop\n</context>'
+    session = read(tmp_path, user([text("Fix it."), text(attached)], 1), assistant("m1", 2, SAID))
+
+    (turn,) = session.turns
+    assert (turn.text, notes(turn)) == ("Fix it.", [attached])
 
 
 def test_a_tag_inside_a_prompt_stays_in_the_prompt(tmp_path):
@@ -72,6 +80,14 @@ def test_a_record_of_context_alone_starts_no_turn(tmp_path):
     session = read(tmp_path, user(OPENED, 1), user("Fix it.", 2), assistant("m1", 3, SAID))
 
     assert [turn.text for turn in session.turns] == ["Fix it."]
+
+
+def test_a_prompt_written_again_with_its_old_time_is_one_turn(tmp_path):
+    reply = {**assistant("m1", 2, SAID), "uuid": "u8"}
+    again = [{**user("Go.", 1), "uuid": "u7"}, reply, user("Go.", 3), assistant("m2", 4, SAID)]
+    session = read(tmp_path, user("Go.", 1), assistant("m1", 2, SAID), *again)
+
+    assert [(turn.text, len(turn.steps)) for turn in session.turns] == [("Go.", 1), ("Go.", 1)]
 
 
 def replayed_session():
@@ -98,7 +114,7 @@ def test_blocks_written_again_are_neither_prompts_nor_thoughts_twice(tmp_path):
 
 
 def test_an_outline_in_bounded_memory_knows_replayed_and_queued_prompts():
-    records = [*replayed_session(), queued("And this.", 10), assistant("m3", 11, SAID)]
+    records = [*replayed_session(), make_queued_prompt("And this.", 10), assistant("m3", 11, SAID)]
     items = entries_of(map(json.dumps, records))
     expected = fold(items, Retain.ALL)
 
@@ -132,29 +148,40 @@ def fold(items, *how):
     ids=["recorded once", "sent after the turn", "sent as an attachment"],
 )
 def test_a_prompt_typed_while_the_agent_works_is_one_turn(tmp_path, sent):
-    records = [user("Go.", 1), assistant("m1", 2, SAID), queued("And this.", 3), *sent]
+    records = [user("Go.", 1), assistant("m1", 2, SAID), make_queued_prompt("And this.", 3), *sent]
     session = read(tmp_path, *records, assistant("m2", 5, SAID))
 
     assert [turn.text for turn in session.turns] == ["Go.", "And this."]
     assert [len(turn.steps) for turn in session.turns] == [1, 1]
 
 
+def test_a_message_of_another_session_is_one_turn(tmp_path):
+    message = '<cross-session-message from="a"{}>Go.</cross-session-message>'
+    sent = (
+        f"Another Claude session sent a message:\n{message.format('')}\nRefuse what is forbidden."
+    )
+    waiting = make_queued_prompt(message.format(' hop-chain="1,2"'), 1)
+    session = read(tmp_path, waiting, user(sent, 2, isMeta=True), assistant("m1", 3, SAID))
+
+    assert [(turn.kind, turn.text) for turn in session.turns] == [(PromptKind.TASK, sent)]
+
+
 @pytest.mark.parametrize("fields", [{}, {"content": "And this."}])
 def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
     records = [
         user("Go.", 1),
-        queued("And this.", 2),
-        queued("<task-notification>done</task-notification>", 3),
-        {**queued("", 4), **fields, "operation": "popAll"},
-        queued("And that.", 5),
+        make_queued_prompt("And this.", 2),
+        make_queued_prompt("<task-notification>done</task-notification>", 3),
+        {**make_queued_prompt("", 4), **fields, "operation": "popAll"},
+        make_queued_prompt("And that.", 5),
         assistant("m1", 6, SAID),
     ]
     if not fields:
         del records[3]["content"]
-    found = archive(tmp_path, *records)
+    source = archive(tmp_path, *records)
     items = entries_of(map(json.dumps, records))
 
-    texts = [turn.text for turn in found.read_session(SESSION).turns]
+    texts = [turn.text for turn in source.read_session(SESSION).turns]
     assert [text[:9] for text in texts] == ["Go.", "<task-not", "And that."]
     assert fold(items, Retain.TAIL).threads == fold(items, Retain.ALL).threads
 
@@ -167,14 +194,16 @@ def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
         ([{"type": "summary", "summary": "Invalid API key · Please run /login", "leafUuid": "u1"},
           user("- Fix it", 1)], "Fix it"),
         ([user("<command-name>/exit</command-name>", 1)], ""),
+        ([{"type": "custom-title", "customTitle": "<local-command-caveat>Caveat (Fork)"},
+          user("Fix it", 1)], "Fix it"),
         ([user("<command-name>/init</command-name>", 1), assistant("m1", 2, SAID)], "/init"),
     ],
 )  # fmt: skip
 def test_a_title_comes_from_the_first_real_prompt(tmp_path, records, title):
-    found = archive(tmp_path, *records)
+    source = archive(tmp_path, *records)
 
-    assert found.read_session(SESSION).title == title
-    assert [summary.title for summary in found.iter_summaries()] == [title]
+    assert source.read_session(SESSION).title == title
+    assert [summary.title for summary in source.iter_summaries()] == [title]
 
 
 def test_a_session_without_prompt_and_response_is_empty(tmp_path):
@@ -188,13 +217,13 @@ def test_a_session_without_prompt_and_response_is_empty(tmp_path):
 
 @pytest.mark.parametrize("case", [case for case in CASES if "queued" in case])
 def test_clients_in_between_have_no_unknown_records(tmp_path, case):
-    found = recorded_archive(tmp_path, case)
-    sessions = list(found.iter_sessions())
+    source = recorded_archive(tmp_path, case)
+    sessions = list(source.iter_sessions())
 
     assert [session.unknown_record_types for session in sessions] == [()] * len(sessions)
     assert [session.unknown_fields for session in sessions] == [()] * len(sessions)
     for session in sessions:
-        outline = SessionFollower(found, session.id).refresh()
+        outline = SessionFollower(source, session.id).refresh()
         prompts = [turn.text for turn in session.turns if turn.kind is PromptKind.HUMAN]
         assert outline.summary.turns == sum(turn.kind is not None for turn in session.turns)
         assert not any(prompt.startswith("<") for prompt in prompts)

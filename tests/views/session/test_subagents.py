@@ -9,7 +9,7 @@ from flightlog.model.addresses import is_safe
 from flightlog.model.usage import Breakdown
 from flightlog.views.session.timeline import build_rows
 from flightlog.views.transcript import RenderOptions, render_session
-from support.recordings import archive as recorded
+from support.recordings import archive as recorded_archive
 from support.transcripts import SESSION, archive, assistant, user, write
 
 
@@ -18,8 +18,8 @@ def call(name, prompt, number=2, **more):
     return assistant(f"m-{name}", number, block)
 
 
-def side(said, number, **fields):
-    return user(said, number, isSidechain=True, **fields)
+def side(prompt, number, **fields):
+    return user(prompt, number, isSidechain=True, **fields)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,11 @@ def side(said, number, **fields):
     ],
 )
 def test_in_every_layout_a_subagent_is_linked_to_the_call_that_started_it(tmp_path, case):
-    told = [session for session in recorded(tmp_path, case).iter_sessions() if session.turns]
+    sessions = [
+        session for session in recorded_archive(tmp_path, case).iter_sessions() if session.turns
+    ]
 
-    for session in told:
+    for session in sessions:
         calls = {call.id for step in session.steps for call in step.tool_calls}
         linked = [subagent for subagent in session.subagents if not subagent.is_side_call]
         assert linked
@@ -48,14 +50,14 @@ def test_in_every_layout_a_subagent_is_linked_to_the_call_that_started_it(tmp_pa
 
 def test_a_side_thread_in_the_sessions_own_file_is_found_by_its_prompt(tmp_path):
     thread = [side("look", 10, parentUuid=None), assistant("m-in", 11, isSidechain=True)]
-    told = archive(
+    source = archive(
         tmp_path,
         user("x", 1),
         call("t1", "look", subagent_type="Explore", description="find"),
         *thread,
     )
 
-    (subagent,) = told.read_session(SESSION).subagents
+    (subagent,) = source.read_session(SESSION).subagents
 
     assert (subagent.tool_call_id, subagent.agent_type, subagent.description) == (
         "t1",
@@ -67,9 +69,9 @@ def test_a_side_thread_in_the_sessions_own_file_is_found_by_its_prompt(tmp_path)
 
 def test_two_subagents_with_the_same_prompt_get_a_call_each(tmp_path):
     threads = [side("look", number, parentUuid=None, uuid=f"s{number}") for number in (10, 20)]
-    told = archive(tmp_path, user("x", 1), call("t1", "look", 2), call("t2", "look", 3), *threads)
+    source = archive(tmp_path, user("x", 1), call("t1", "look", 2), call("t2", "look", 3), *threads)
 
-    assert sorted(subagent.tool_call_id for subagent in told.read_session(SESSION).subagents) == [
+    assert sorted(subagent.tool_call_id for subagent in source.read_session(SESSION).subagents) == [
         "t1",
         "t2",
     ]
@@ -80,31 +82,31 @@ def test_side_threads_whose_ids_begin_alike_stay_apart(tmp_path):
         side(f"task {number}", number, parentUuid=None, uuid=f"00000000-{number}")
         for number in (10, 20, 30)
     ]
-    told = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
+    session = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
 
-    assert len(told.subagents) == 3
-    assert len({subagent.id for subagent in told.subagents}) == 3
+    assert len(session.subagents) == 3
+    assert len({subagent.id for subagent in session.subagents}) == 3
 
 
 def test_side_records_without_a_name_do_not_adopt_each_other(tmp_path):
     threads = [side(f"task {number}", number, parentUuid=None, uuid="") for number in (10, 20)]
-    told = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
+    session = archive(tmp_path, user("x", 1), *threads).read_session(SESSION)
 
-    assert len(told.subagents) == 2
+    assert len(session.subagents) == 2
 
 
 @pytest.mark.parametrize("uuid", ["\x1b]52;c;x\x07", "../../etc", "a`b`c", "#1", "é" * 9, "🙂"])
 def test_a_thread_name_is_typeable_whatever_its_first_record_is_named(tmp_path, uuid):
-    told = archive(
+    session = archive(
         tmp_path, user("x", 1), side("task", 10, parentUuid=None, uuid=uuid, agentId="")
     ).read_session(SESSION)
 
-    assert all(is_safe(subagent.id) for subagent in told.subagents)
+    assert all(is_safe(subagent.id) for subagent in session.subagents)
 
 
 def test_a_message_copied_into_a_side_thread_is_shown_on_the_main_one(tmp_path):
     copy = assistant("m1", 11, isSidechain=True, uuid="s11", parentUuid="s10")
-    told = archive(
+    source = archive(
         tmp_path,
         user("x", 1),
         assistant("m1", 2),
@@ -112,7 +114,7 @@ def test_a_message_copied_into_a_side_thread_is_shown_on_the_main_one(tmp_path):
         copy,
     )
 
-    session = told.read_session(SESSION)
+    session = source.read_session(SESSION)
 
     assert [step.message_id for step in session.steps] == ["m1"]
     assert [turn.steps for subagent in session.subagents for turn in subagent.turns] == [()]
@@ -121,12 +123,12 @@ def test_a_message_copied_into_a_side_thread_is_shown_on_the_main_one(tmp_path):
 def test_responses_without_an_id_are_shown_in_their_own_thread(tmp_path):
     inner = assistant("", 11, isSidechain=True, uuid="s11", parentUuid="s10", requestId="")
     main = assistant("", 2, requestId="")
-    told = archive(
+    session = archive(
         tmp_path, user("x", 1), main, side("task", 10, uuid="s10", parentUuid=None), inner
     ).read_session(SESSION)
 
-    assert len(told.steps) == 1
-    assert sum(len(turn.steps) for subagent in told.subagents for turn in subagent.turns) == 1
+    assert len(session.steps) == 1
+    assert sum(len(turn.steps) for subagent in session.subagents for turn in subagent.turns) == 1
 
 
 def test_a_subagent_whose_session_left_no_file_is_still_shown(tmp_path):
@@ -136,8 +138,8 @@ def test_a_subagent_whose_session_left_no_file_is_still_shown(tmp_path):
         side("Warmup", 1, sessionId=SESSION, agentId="a7"),
         assistant("m1", 2, sessionId=SESSION),
     )
-    told = archive(tmp_path / "other", user("x")).read_session(SESSION)
-    assert told.subagents == ()
+    other = archive(tmp_path / "other", user("x")).read_session(SESSION)
+    assert other.subagents == ()
 
     dirs = {"claude-code": (str(tmp_path),)}
     session = type(archive(tmp_path / "third", user("x")))(dirs).read_session(SESSION)
@@ -166,37 +168,37 @@ def result(call_id, number, **detail):
 
 def both(root):
     """Return the session and the usage report of the same files."""
-    told = Archive({"claude-code": (str(root),)})
-    return told.read_session(SESSION), told.usage_report(Breakdown.SESSION, UTC).total.usage
+    source = Archive({"claude-code": (str(root),)})
+    return source.read_session(SESSION), source.usage_report(Breakdown.SESSION, UTC).total.usage
 
 
 def test_the_agents_of_a_workflow_are_in_its_call_and_counted(tmp_path):
-    told = recorded(tmp_path, "2.1.325/workflow")
-    (session,) = told.iter_sessions()
-    usage = told.usage_report(Breakdown.SESSION, UTC).total.usage
+    source = recorded_archive(tmp_path, "2.1.325/workflow")
+    (session,) = source.iter_sessions()
+    usage = source.usage_report(Breakdown.SESSION, UTC).total.usage
 
     (row,) = [row for row in build_rows(session) if row.subagents]
 
     assert [agent.description for agent in row.subagents] == ["look:1", "look:2", "look:3"]
     assert (usage.input_tokens, sum(step.input_tokens for step in session.steps)) == (4215, 3300)
-    assert usage == told.read_outline(session.id).summary.usage == session.client_totals.usage
+    assert usage == source.read_outline(session.id).summary.usage == session.client_totals.usage
     text = "\n".join(line.text for line in render_session(session, RenderOptions()))
     assert all(f"workflow-subagent: look:{number}" in text for number in (1, 2, 3))
 
 
 def test_the_message_that_a_fork_repeats_counts_once(tmp_path):
-    told = recorded(tmp_path, "2.1.325/subagent-fork")
-    (session,) = told.iter_sessions()
+    source = recorded_archive(tmp_path, "2.1.325/subagent-fork")
+    (session,) = source.iter_sessions()
 
     (fork,) = session.subagents
 
     assert [step.input_tokens for turn in fork.turns for step in turn.steps] == [77]
-    usage = told.usage_report(Breakdown.SESSION, UTC).total.usage
-    assert usage == session.client_totals.usage == told.read_outline(session.id).summary.usage
+    usage = source.usage_report(Breakdown.SESSION, UTC).total.usage
+    assert usage == session.client_totals.usage == source.read_outline(session.id).summary.usage
 
 
 def test_a_skill_fork_is_linked_by_the_result_of_its_call(tmp_path):
-    (session,) = recorded(tmp_path, "2.1.325/skill-fork").iter_sessions()
+    (session,) = recorded_archive(tmp_path, "2.1.325/skill-fork").iter_sessions()
 
     calls = {call.id: call.name for step in session.steps for call in step.tool_calls}
 
@@ -259,8 +261,8 @@ def test_teammates_whose_names_are_alike_are_kept_apart(tmp_path):
     ]
     write(tmp_path, SESSION, user("x", 1), *lines)
     for number, agent in enumerate(("bob-2-12ab", "bob-34cd", "b.b-56ef"), 10):
-        said = side("Begin.", number, parentUuid=None)
-        agent_file(tmp_path, f"agent-a{agent}", said, assistant(f"m-{agent}", number + 5))
+        prompt = side("Begin.", number, parentUuid=None)
+        agent_file(tmp_path, f"agent-a{agent}", prompt, assistant(f"m-{agent}", number + 5))
 
     (session, _) = both(tmp_path)
 
@@ -295,13 +297,23 @@ def test_a_copy_of_the_history_counts_only_its_compaction_call(tmp_path, same_id
     assert (summary.usage, summary.subagents) == (usage, 0)
 
 
-def test_a_prompt_suggestion_is_a_side_call(tmp_path):
+@pytest.mark.parametrize("kind", ["prompt suggestion", "side question"])
+def test_what_the_client_asks_by_itself_is_a_side_call(tmp_path, kind):
     write(tmp_path, SESSION, user("x", 1), assistant("m1", 2))
-    agent_file(tmp_path, "agent-aprompt_suggestion-1f", side("go on", 3), assistant("m2", 4))
+    name = f"agent-a{kind.replace(' ', '_')}-1f"
+    agent_file(tmp_path, name, side("go on", 3), assistant("m2", 4))
 
     session, usage = both(tmp_path)
 
-    assert [(agent.agent_type, agent.is_side_call) for agent in session.subagents] == [
-        ("prompt suggestion", True)
-    ]
+    assert [(agent.agent_type, agent.is_side_call) for agent in session.subagents] == [(kind, True)]
     assert usage.input_tokens == 20
+
+
+@pytest.mark.parametrize(
+    ("prompt", "heading"), [("Look", "(subagents only)"), ("Warmup", "(warm-up only)")]
+)
+def test_a_session_without_a_main_thread_is_named_by_what_is_left(tmp_path, prompt, heading):
+    agent_file(tmp_path, "agent-a1", side(prompt, 3), assistant("m2", 4))
+    (summary,) = Archive({"claude-code": (str(tmp_path),)}).iter_summaries()
+
+    assert (summary.title, summary.heading) == ("", heading)

@@ -18,9 +18,9 @@ def test_a_session_is_reduced_to_what_happened(tmp_path):
         assistant("m2", 5),
     ]
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "u6", "parentUuid": "u5"}
-    told = archive(tmp_path, *records, boundary, {"type": "hologram"}, b"{torn", user("x", 7))
+    source = archive(tmp_path, *records, boundary, {"type": "hologram"}, b"{torn", user("x", 7))
 
-    (summary,) = told.iter_summaries()
+    (summary,) = source.iter_summaries()
 
     assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_tool_calls) == (
         3,
@@ -45,7 +45,7 @@ def test_the_most_expensive_prompt_includes_its_subagents(tmp_path):
         assistant("inner", 21, tokens={"output_tokens": 9000}, agentId="a7", isSidechain=True),
         project=f"shop/{SESSION}/subagents",
     )
-    told = archive(
+    source = archive(
         tmp_path,
         user("cheap", 1),
         assistant("m1", 2, tokens={"output_tokens": 500}),
@@ -53,7 +53,7 @@ def test_the_most_expensive_prompt_includes_its_subagents(tmp_path):
         assistant("m2", 4, CALL),
     )
 
-    (summary,) = told.iter_summaries()
+    (summary,) = source.iter_summaries()
 
     assert (
         summary.most_expensive_prompt.prompt,

@@ -36,11 +36,11 @@ def test_one_moved_entry_gives_the_same_outline_or_out_of_order(seed, data):
 def test_late_result_is_attached_to_its_row(eviction, failed):
     entries = entries_of(session_lines(3, 60))
     first = entries.pop(
-        next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult))
+        next(place for place, item in enumerate(entries) if isinstance(item.event, ToolResult))
     )
     entries = [
-        replace(each, parent_uuid=first.parent_uuid) if each.parent_uuid == first.uuid else each
-        for each in entries
+        replace(item, parent_uuid=first.parent_uuid) if item.parent_uuid == first.uuid else item
+        for item in entries
     ]
     late = later(replace(first, uuid="late", key="late:0", parent_uuid=entries[-2].uuid), entries)
     late = replace(late, event=replace(late.event, is_error=failed))
@@ -59,7 +59,7 @@ def test_late_result_is_attached_to_its_row(eviction, failed):
 
 def test_rewound_prompt_is_out_of_order():
     entries = entries_of(session_lines(4, 400))
-    prompts = [each for each in entries if isinstance(each.event, UserPrompt)]
+    prompts = [item for item in entries if isinstance(item.event, UserPrompt)]
     again = later(
         replace(prompts[-1], uuid="again", key="again:0", parent_uuid=prompts[2].parent_uuid),
         entries,

@@ -18,28 +18,28 @@ from support.recordings import CASES, archive
 
 
 def lay_out_rows(tmp_path, case, subagent=None):
-    found = archive(tmp_path, case)
-    session = found.read_session(found.latest_session())
+    source = archive(tmp_path, case)
+    session = source.read_session(source.latest_session())
     return session, build_rows(session, session.subagents[0] if subagent == 0 else None)
 
 
 def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path):
     for number, case in enumerate(CASES):
-        found = archive(tmp_path / str(number), case)
-        for name in found.recordings:
-            session = found.read_session(name)
-            told = build_rows(session)
+        source = archive(tmp_path / str(number), case)
+        for name in source.recordings:
+            session = source.read_session(name)
+            timeline = build_rows(session)
             items = sum(1 + len(turn.items) for turn in session.turns)
             orphans = sum(not subagent.tool_call_id for subagent in session.subagents)
 
-            assert len(told) == items + orphans
-            assert len({row.id for row in told}) == len(told)
+            assert len(timeline) == items + orphans
+            assert len({row.id for row in timeline}) == len(timeline)
 
 
 def test_a_step_knows_the_subagents_it_started(tmp_path):
-    session, told = lay_out_rows(tmp_path, "2.1.325/subagents-background")
+    session, timeline = lay_out_rows(tmp_path, "2.1.325/subagents-background")
 
-    started = [(subagent, row) for row in told for subagent in row.subagents]
+    started = [(subagent, row) for row in timeline for subagent in row.subagents]
     assert {subagent.id for subagent, _ in started} == {
         subagent.id for subagent in session.subagents
     }
@@ -50,9 +50,9 @@ def test_a_step_knows_the_subagents_it_started(tmp_path):
 
 
 def test_a_subagents_thread_has_rows_of_its_own(tmp_path):
-    _, told = lay_out_rows(tmp_path, "2.1.325/subagent-foreground", 0)
+    _, timeline = lay_out_rows(tmp_path, "2.1.325/subagent-foreground", 0)
 
-    assert [row.kind for row in told][:2] == [RowKind.TURN, RowKind.STEP]
+    assert [row.kind for row in timeline][:2] == [RowKind.TURN, RowKind.STEP]
 
 
 def test_failures_and_compactions_are_marked(tmp_path):
@@ -64,12 +64,12 @@ def test_failures_and_compactions_are_marked(tmp_path):
 
 
 def test_the_strip_sums_up_to_the_whole(tmp_path):
-    session, told = lay_out_rows(tmp_path, "2.1.325/multi-turn-tools")
+    session, timeline = lay_out_rows(tmp_path, "2.1.325/multi-turn-tools")
 
     for most in (1, 3, 240):
         bars = outline_session(session).threads[""].sum_bars(most)
         assert len(bars) <= most
-        assert sum(bar.count for bar in bars) == len(told)
+        assert sum(bar.count for bar in bars) == len(timeline)
         assert sum(bar.total_tokens for bar in bars) == sum(
             step.usage.total_tokens for step in session.steps
         )
@@ -85,11 +85,11 @@ def test_nothing_recorded_is_an_empty_strip():
 )
 def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
     for session in archive(tmp_path, case).iter_sessions():
-        found = map_addresses(session)
+        addresses = map_addresses(session)
         uuids = {uuid for step in session.steps for uuid in step.record_uuids}
 
-        assert uuids <= found.keys()
-        for address in set(found.values()):
+        assert uuids <= addresses.keys()
+        for address in set(addresses.values()):
             assert not isinstance(find_part(session, parse_address(address)), Session)
 
 

@@ -26,13 +26,13 @@ def entry(event, uuid="", parent="", at=0):
     return Entry(event, "s", uuid, parent, at, at, key=f"{uuid or id(event)}:0")
 
 
-def make_prompt(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
-    return entry(UserPrompt(kind, (Text(said),)), uuid, parent, at)
+def make_prompt(text, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
+    return entry(UserPrompt(kind, (Text(text),)), uuid, parent, at)
 
 
-def replied(message, *content, uuid="", parent="", at=0, **fields):
-    said = {"input_tokens": 10, "output_tokens": 5, "model": "claude-opus-5-5", **fields}
-    return entry(AssistantReply(message, content=tuple(content), **said), uuid, parent, at)
+def make_reply(message, *content, uuid="", parent="", at=0, **fields):
+    reply_fields = {"input_tokens": 10, "output_tokens": 5, "model": "claude-opus-5-5", **fields}
+    return entry(AssistantReply(message, content=tuple(content), **reply_fields), uuid, parent, at)
 
 
 def build_all_turns(*entries):
@@ -41,7 +41,7 @@ def build_all_turns(*entries):
 
 def test_a_turn_goes_from_a_prompt_to_the_next():
     first, second = build_all_turns(
-        make_prompt("a"), replied("m1"), replied("m2"), make_prompt("b"), replied("m3")
+        make_prompt("a"), make_reply("m1"), make_reply("m2"), make_prompt("b"), make_reply("m3")
     )
 
     assert (first.number, first.text, [step.number for step in first.steps]) == (1, "a", [1, 2])
@@ -54,9 +54,11 @@ def test_a_turn_goes_from_a_prompt_to_the_next():
 
 def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
     lines = [
-        replied("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
-        replied("m1", Text("two"), block_index=1, at=2, output_tokens=50, stop_reason="tool_use"),
-        replied("m1", Text("one"), block_index=0, at=1, output_tokens=1),
+        make_reply("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
+        make_reply(
+            "m1", Text("two"), block_index=1, at=2, output_tokens=50, stop_reason="tool_use"
+        ),
+        make_reply("m1", Text("one"), block_index=0, at=1, output_tokens=1),
     ]
 
     (turn,) = build_all_turns(make_prompt("a"), *lines)
@@ -69,7 +71,7 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
 
 
 def test_steps_before_the_first_prompt_are_a_turn_but_notes_are_not():
-    early = build_all_turns(replied("m1"), make_prompt("a"))
+    early = build_all_turns(make_reply("m1"), make_prompt("a"))
     noted = build_all_turns(entry(ClientNote("hook", "x")), make_prompt("a"))
 
     assert [(turn.kind, len(turn.steps)) for turn in early] == [(None, 1), (PromptKind.HUMAN, 0)]
@@ -78,7 +80,7 @@ def test_steps_before_the_first_prompt_are_a_turn_but_notes_are_not():
 
 
 def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
-    call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
+    call = make_reply("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
     result = entry(ToolResult("t1", (Text("out"),), is_error=True, subagent="a7"), at=9)
 
     (turn,) = build_all_turns(
@@ -92,13 +94,13 @@ def test_results_and_rewritten_inputs_find_a_call_that_comes_later():
 
 
 def test_an_unanswered_call_has_no_result():
-    (turn,) = build_all_turns(make_prompt("a"), replied("m1", ToolUse("t1", "Bash", {})))
+    (turn,) = build_all_turns(make_prompt("a"), make_reply("m1", ToolUse("t1", "Bash", {})))
 
     assert turn.steps[0].tool_calls[0].result is None
 
 
 def test_what_the_client_says_by_itself_is_a_note():
-    said = [
+    notes = [
         make_prompt("reminder", kind=PromptKind.CLIENT),
         make_prompt("feedback", kind=PromptKind.HOOK),
         make_prompt("so far", kind=PromptKind.SUMMARY),
@@ -111,11 +113,11 @@ def test_what_the_client_says_by_itself_is_a_note():
         entry(ClientNote("hook", "blocked")),
         entry(ClientNote("informational", "by the way")),
         entry(UnknownRecord("hologram", ("beam", "type"))),
-        replied("m1", Text("API Error"), is_synthetic=True, error="x"),
-        replied("m2", Text("No response requested."), is_synthetic=True),
+        make_reply("m1", Text("API Error"), is_synthetic=True, error="x"),
+        make_reply("m2", Text("No response requested."), is_synthetic=True),
     ]
 
-    (turn,) = build_all_turns(make_prompt("a"), *said)
+    (turn,) = build_all_turns(make_prompt("a"), *notes)
 
     assert [(item.kind.value, item.text) for item in turn.items] == [
         ("client", "reminder"),
@@ -140,7 +142,7 @@ def test_a_note_is_not_shown_twice_in_a_row():
         make_prompt("a"),
         entry(ClientNote("hook", "no")),
         entry(ClientNote("hook", "no")),
-        replied("m"),
+        make_reply("m"),
         entry(ClientNote("hook", "no")),
     )
 
@@ -151,12 +153,12 @@ def test_a_note_is_not_shown_twice_in_a_row():
 def test_a_rewound_prompt_is_marked_and_its_replacement_is_not():
     thread = [
         make_prompt("start", "u1"),
-        replied("m1", uuid="u2", parent="u1"),
+        make_reply("m1", uuid="u2", parent="u1"),
         make_prompt("wrong", "u3", "u2"),
-        replied("m2", uuid="u4", parent="u3"),
+        make_reply("m2", uuid="u4", parent="u3"),
         make_prompt("more of it", "u5", "u4"),
         make_prompt("right", "u6", "u2"),
-        replied("m3", uuid="u7", parent="u6"),
+        make_reply("m3", uuid="u7", parent="u6"),
     ]
 
     assert {turn.text: turn.is_rewound for turn in build_all_turns(*thread)} == {
@@ -171,9 +173,9 @@ def test_records_without_a_name_are_never_taken_back():
     thread = [
         make_prompt("start", "u1"),
         make_prompt("nameless", "", "u1"),
-        replied("m1", uuid="u2", parent="u1"),
+        make_reply("m1", uuid="u2", parent="u1"),
         make_prompt("root", "u9"),
-        replied("m2", uuid="u10", parent="u2"),
+        make_reply("m2", uuid="u10", parent="u2"),
     ]
 
     assert [turn.is_rewound for turn in build_all_turns(*thread)] == [False] * 3
@@ -181,19 +183,19 @@ def test_records_without_a_name_are_never_taken_back():
 
 def test_parents_that_go_in_circles_end():
     assert (
-        len(build_all_turns(make_prompt("a", "u1", "u2"), replied("m", uuid="u2", parent="u1")))
+        len(build_all_turns(make_prompt("a", "u1", "u2"), make_reply("m", uuid="u2", parent="u1")))
         == 1
     )
 
 
 def test_an_unknown_model_costs_an_unknown_amount():
-    (turn,) = build_all_turns(make_prompt("a"), replied("m", model="mystery"))
+    (turn,) = build_all_turns(make_prompt("a"), make_reply("m", model="mystery"))
 
     assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
 
 
 def test_a_note_within_the_last_one_is_shown_unless_both_are_a_hooks():
-    outputs = [make_prompt(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
+    outputs = [make_prompt(text, kind=PromptKind.COMMAND_OUTPUT) for text in ("10", "1")]
     hooked = [entry(ClientNote("hook", "feedback: no")), entry(ClientNote("hook", "no"))]
 
     assert [item.text for item in build_all_turns(make_prompt("a"), *outputs)[0].items] == [
@@ -218,46 +220,48 @@ records = st.lists(
         st.uuids().map(str),
     ),
     max_size=10,
-    unique_by=lambda each: each.key,
+    unique_by=lambda item: item.key,
 )
 
 
 @given(records, st.randoms())
-def test_the_order_read_in_does_not_matter(said, chance):
-    shuffled = chance.sample(said, len(said))
+def test_the_order_read_in_does_not_matter(records, chance):
+    shuffled = chance.sample(records, len(records))
 
-    assert sort_entries(shuffled) == sort_entries(said)
+    assert sort_entries(shuffled) == sort_entries(records)
 
 
 @given(records)
-def test_nothing_is_lost_or_repeated_even_in_cycles(said):
-    assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
+def test_nothing_is_lost_or_repeated_even_in_cycles(records):
+    assert sorted(record.key for record in sort_entries(records)) == sorted(
+        record.key for record in records
+    )
 
 
 def test_a_record_follows_its_parent_whatever_their_times():
-    said = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
+    records = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
 
-    assert [each.uuid for each in sort_entries(said)] == ["c", "b", "a"]
+    assert [record.uuid for record in sort_entries(records)] == ["c", "b", "a"]
 
 
 def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
-    said = [plain("c", at=2), plain("b", at=1), plain("a", at=1)]
+    records = [plain("c", at=2), plain("b", at=1), plain("a", at=1)]
 
-    assert [each.uuid for each in sort_entries(said)] == ["a", "b", "c"]
+    assert [record.uuid for record in sort_entries(records)] == ["a", "b", "c"]
 
 
 def test_a_missing_parent_makes_a_root_and_a_cycle_goes_last_by_time():
-    said = [
+    records = [
         plain("x", "y", 1),
         plain("y", "x", 0),
         plain("self", "self", 3),
         plain("child", "gone", 4),
     ]
 
-    assert [each.uuid for each in sort_entries(said)] == ["self", "child", "y", "x"]
+    assert [record.uuid for record in sort_entries(records)] == ["self", "child", "y", "x"]
 
 
 def test_ten_thousand_replies_in_a_row_are_no_problem():
-    said = [plain(f"u{place:05}", f"u{place - 1:05}") for place in range(10_000)]
+    records = [plain(f"u{place:05}", f"u{place - 1:05}") for place in range(10_000)]
 
-    assert sort_entries(reversed(said)) == said
+    assert sort_entries(reversed(records)) == records

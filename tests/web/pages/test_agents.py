@@ -7,7 +7,7 @@ import pytest
 
 from support.pages import running
 from support.recordings import config_dir
-from support.small_agent import SESSION, registered, write_session
+from support.small_agent import SESSION, registering_agent, write_session
 
 ICON = re.compile(r'<svg class="agent"[^>]*aria-label="([a-z-]+)"')
 
@@ -18,7 +18,7 @@ def pages(tmp_path_factory):
     folder = config_dir(root, "2.1.325/single-turn")
     start = int(time.time() * 1000) - 1_763_000_000_000 - 60_000
     write_session(root / "tinker", {"type": "prompt", "ms": start, "id": "p9", "text": "<b>now"})
-    with pytest.MonkeyPatch.context() as patch, registered():
+    with pytest.MonkeyPatch.context() as patch, registering_agent():
         patch.setenv("TINKER_HOME", str(root / "tinker"))
         with running(folder, data_dir=root / "data") as served:
             yield served
@@ -42,10 +42,10 @@ def test_a_page_of_a_session_names_its_agent_and_version(pages):
 
 
 def test_search_results_name_the_agent(pages):
-    found = pages.ask("/search?q=widgets").text
+    html = pages.ask("/search?q=widgets").text
     words = pages.ask("/sessions/words?q=agent:tinker").text
 
-    assert {*ICON.findall(found)} == {"tinker"}
+    assert {*ICON.findall(html)} == {"tinker"}
     assert ICON.findall(words) == ["tinker"]
 
 

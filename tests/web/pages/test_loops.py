@@ -80,5 +80,5 @@ def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
     assert (wrong.status, foreign.status) == (400, 403)
     assert done.status in {200, 303}
     assert runner.returncode == 0
-    (told,) = [event for event in journal(directory) if event["kind"] == "answer"]
-    assert (told["answer"], told["answered_by"]) == ("continue", "person")
+    (answered,) = [event for event in journal(directory) if event["kind"] == "answer"]
+    assert (answered["answer"], answered["answered_by"]) == ("continue", "person")

@@ -9,7 +9,7 @@ from flightlog.web.pages.lab import MARGIN, NODES_MAX, draw_diagram
 
 
 def way(run, steps):
-    return ActionPath(run, "session_01", tuple(Action(each, each, each) for each in steps))
+    return ActionPath(run, "session_01", tuple(Action(step, step, step) for step in steps))
 
 
 def test_a_diagram_has_a_dot_for_each_segment_and_nothing_overlaps():
@@ -17,8 +17,8 @@ def test_a_diagram_has_a_dot_for_each_segment_and_nothing_overlaps():
 
     picture = draw_diagram(root)
 
-    told = {(dot.label, dot.first, dot.last): dot for dot in picture.dots}
-    assert set(told) == {
+    dots = {(dot.label, dot.first, dot.last): dot for dot in picture.dots}
+    assert set(dots) == {
         ("", 0, 0),
         ("x", 1, 1),
         ("y", 2, 3),
@@ -30,12 +30,12 @@ def test_a_diagram_has_a_dot_for_each_segment_and_nothing_overlaps():
     assert all(
         MARGIN <= dot.x < picture.width and 0 < dot.y < picture.height for dot in picture.dots
     )
-    assert (told["p", 4, 4].path_count, told["p", 4, 4].ended_addresses) == (
+    assert (dots["p", 4, 4].path_count, dots["p", 4, 4].ended_addresses) == (
         2,
         ("a/session_01", "d/session_01"),
     )
-    assert told["y", 2, 3].title == "2: y\n3: z"
-    assert told["x", 1, 1].radius > told["k", 2, 2].radius
+    assert dots["y", 2, 3].title == "2: y\n3: z"
+    assert dots["x", 1, 1].radius > dots["k", 2, 2].radius
     assert len(picture.lines) == 5
 
 

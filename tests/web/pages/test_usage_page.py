@@ -82,3 +82,16 @@ def test_charts_of_a_year_have_bars_that_can_be_seen(pages, width):
     assert thin == 0
     assert wide <= width
     assert page.complaints == []
+
+
+def test_counts_that_were_not_recorded_are_unknown_not_zero(tmp_path):
+    bare = assistant("m1", 2)
+    del bare["message"]["usage"]
+    write(tmp_path, "aaaa", user("x", 1), bare)
+
+    with running(tmp_path) as served:
+        rows = re.findall(r"<tr><th.*?</tr>", served.ask("/usage").text)
+
+    cells = [re.findall(r'<td class="num">(.*?)</td>', row)[:4] for row in rows]
+    assert ["unknown"] * 4 in cells
+    assert not any("0" in row for row in cells)

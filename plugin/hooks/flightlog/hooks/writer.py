@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DIRECTORIES = "config-dirs"  # one configuration directory per line
+PROJECTS = "init-projects"  # where `init --project` wrote, one directory per line
 DIRECTORIES_BYTES_MAX = 1 << 16  # some hundred directories
 LOCK_WAIT_S = 0.4  # leaves time to write a file of our own before the hook's limit of a second
 
@@ -31,11 +32,9 @@ def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
     A `FLIGHTLOG_HOME` that is not an absolute path is ignored: a hook cannot report it.
     """
     home = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
-    return (
-        home
-        if os.path.isabs(home)
-        else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
-    )
+    if os.path.isabs(home):
+        return home
+    return find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
 
 
 def find_own_dir(given: str, usual: str) -> str:
@@ -55,9 +54,9 @@ def find_config_dir(transcript: object) -> str:
     return os.path.expanduser(directory or "~/.claude")
 
 
-def note_config_dir(home: str, config_dir: str) -> None:
-    """Add a configuration directory to the list of those that were ever reported."""
-    path, line = os.path.join(home, DIRECTORIES), os.fsencode(config_dir)
+def note_directory(home: str, directory: str, name: str = DIRECTORIES) -> None:
+    """Add a directory to a list: of configuration directories, unless `name` is another."""
+    path, line = os.path.join(home, name), os.fsencode(directory)
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -87,9 +86,8 @@ def append_line(
                 return _append_to_file(file, os.path.dirname(path), line, durable=durable)
         finally:
             os.close(file)
-    file = os.open(
-        f"{path}.{os.getpid()}-{time.time_ns():x}.shard.jsonl", _FLAGS | os.O_EXCL, 0o600
-    )
+    shard = f"{path}.{os.getpid()}-{time.time_ns():x}.shard.jsonl"
+    file = os.open(shard, _FLAGS | os.O_EXCL, 0o600)
     try:
         return _append_to_file(file, os.path.dirname(path), line, durable=durable)
     finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from flightlog.agents.capture.rebuild import RebuiltRequest
+from flightlog.agents.claude_code.rebuild import RebuiltRequest
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Exchange, RequestOrigin
@@ -45,13 +45,10 @@ def build_dump_files(
         rows.append(json.dumps(_dump_row(exchange, sent, received, seen), ensure_ascii=False))
         is_full = len(sent) + len(received) <= left
         left -= len(sent) + len(received) if is_full else len(received)
-        request, response = (
-            f"raw_dumps/{side}_{exchange.index:03d}" for side in ("request", "response")
-        )
-        yield _private_file(
-            f"{request}.json",
-            _decode_text(sent) if is_full else _body_reference(exchange, full_bytes),
-        )
+        number = f"{exchange.index:03d}"
+        request, response = f"raw_dumps/request_{number}", f"raw_dumps/response_{number}"
+        text = _decode_text(sent) if is_full else _body_reference(exchange, full_bytes)
+        yield _private_file(f"{request}.json", text)
         yield _private_file(f"{request}_headers.json", _to_json(_request_head(exchange)))
         yield _private_file(f"{response}.txt", _decode_text(received))
         yield _private_file(f"{response}_headers.json", _to_json(_response_head(exchange)))
@@ -70,13 +67,8 @@ def build_rebuilt_files(
         text = json.dumps(request.body, ensure_ascii=False)
         left -= len(text)
         if left < 0:
-            text = _to_json(
-                {
-                    "rebuilt_from": request.id,
-                    "request_digest": request.digest,
-                    "characters": len(text),
-                }
-            )
+            about = {"rebuilt_from": request.id, "request_digest": request.digest}
+            text = _to_json({**about, "characters": len(text)})
         yield _private_file(f"raw_dumps/request_{index:03d}.json", text)
     if rows:
         yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))

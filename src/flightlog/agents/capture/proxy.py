@@ -171,9 +171,8 @@ class Proxy:
         if request.method == "POST" and path.partition("?")[0].endswith("/v1/messages"):
             headers = {name.lower(): value for name, value in request.headers.items()}
             url = self._upstream.url_of(path)
-            return await self._forward_exchange(
-                request, IncomingRequest(request.method, path, headers, body, url)
-            )
+            incoming = IncomingRequest(request.method, path, headers, body, url)
+            return await self._forward_exchange(request, incoming)
         return await self._pass_through(request, path, body)
 
     async def _forward_exchange(
@@ -181,6 +180,9 @@ class Proxy:
     ) -> web.StreamResponse:
         """Forward a call; its request is recorded first, its response as it streams."""
         started_at = self._loop.time()
+        if self._settings.rewrite is not None:
+            # A budget must know what the calls cost that ended before this one.
+            await self._wait_until_recorded(self._recorder.wait_for_ended())
         index = self._recorder.next_index()
         info, rewritten = None, None
         if self._settings.rewrite is not None:
@@ -202,9 +204,8 @@ class Proxy:
         headers.update(rewritten.headers if rewritten is not None else {})
         try:
             try:
-                answer = await self._upstream.send_request(
-                    request.method, incoming.path, headers, body
-                )
+                send = self._upstream.send_request
+                answer = await send(request.method, incoming.path, headers, body)
             except (aiohttp.ClientError, OSError) as error:
                 await (barrier or self._wait_until_recorded(stored))
                 message = f"no answer from the upstream: {type(error).__name__}"
@@ -231,9 +232,8 @@ class Proxy:
         """Send the upstream's answer to the client and to the recording as it comes."""
         head = self._response_headers(answer)
         lower_head = {name.lower(): value for name, value in head.items()}
-        start = ResponseStart(
-            answer.status, lower_head, head["request-id"], self._elapsed_ms(started_at)
-        )
+        first_ms = self._elapsed_ms(started_at)
+        start = ResponseStart(answer.status, lower_head, head["request-id"], first_ms)
         copy = ResponseTee(self._recorder, index, start)
         outcome = ResponseOutcome.LEFT
         try:
@@ -250,21 +250,17 @@ class Proxy:
         served: ServedResponse,
     ) -> web.Response:
         """Respond without the upstream, after the request is recorded and the barrier has passed."""
-        notes = await self._wait_for_barrier(
-            self._recorder.record_request(index, incoming, info, None)
-        )
+        stored = self._recorder.record_request(index, incoming, info, None)
+        notes = (*await self._wait_for_barrier(stored), "served from a recording")
         head = {"request-id": self._settings.new_id(), **served.headers}
-        end = ResponseEnd(
-            ResponseOutcome.COMPLETE, 0.0, (*notes, "served from a recording"), served=True
-        )
+        end = ResponseEnd(ResponseOutcome.COMPLETE, 0.0, notes, served=True)
         return self._respond(index, served.status, head, served.body, end)
 
     def _respond_with_error(self, index: int, status: int, kind: str, message: str) -> web.Response:
         body = json.dumps(_error_body(kind, f"flightlog: {message}")).encode()
         head = {"content-type": "application/json", "request-id": self._settings.new_id()}
-        return self._respond(
-            index, status, head, body, ResponseEnd(ResponseOutcome.UNANSWERED, 0.0)
-        )
+        end = ResponseEnd(ResponseOutcome.UNANSWERED, 0.0)
+        return self._respond(index, status, head, body, end)
 
     def _respond(
         self, index: int, status: int, head: dict[str, str], body: bytes, end: ResponseEnd
@@ -275,13 +271,14 @@ class Proxy:
         self._recorder.record_response_end(index, start, end)
         return web.Response(status=status, body=body, headers=head)
 
-    async def _wait_until_recorded(self, stored: "Future[ApiRequest]") -> tuple[str, ...]:
-        """Wait until a request is recorded, at most `record_s`; return a note if it is not."""
+    async def _wait_until_recorded(
+        self, stored: "Future[ApiRequest] | Future[None]"
+    ) -> tuple[str, ...]:
+        """Wait until something is recorded, at most `record_s`; return a note if it is not."""
         if not stored.done():
             await asyncio.wait((asyncio.wrap_future(stored),), timeout=self._settings.record_s)
-        return (
-            () if stored.done() else ("the response was forwarded before the request was recorded",)
-        )
+        note = "the response was forwarded before the request was recorded"
+        return () if stored.done() else (note,)
 
     async def _wait_for_barrier(self, stored: "Future[ApiRequest]") -> tuple[str, ...]:
         """Wait until a request is recorded and the barrier has passed; return notes on failures."""
@@ -289,9 +286,8 @@ class Proxy:
         if notes or self._settings.barrier is None:
             return notes
         try:
-            await asyncio.wait_for(
-                self._settings.barrier(stored.result()), self._settings.barrier_s
-            )
+            barrier = self._settings.barrier(stored.result())
+            await asyncio.wait_for(barrier, self._settings.barrier_s)
         except Exception as error:  # noqa: BLE001 - one request of the proxy: a barrier never fails a call
             return (f"the barrier failed: {type(error).__name__}: {error}",)
         return ()
@@ -301,13 +297,11 @@ class Proxy:
     ) -> web.StreamResponse:
         """Forward a request that is not recorded."""
         try:
-            answer = await self._upstream.send_request(
-                request.method, path, _end_to_end_headers(request.headers), body
-            )
+            headers = _end_to_end_headers(request.headers)
+            answer = await self._upstream.send_request(request.method, path, headers, body)
         except (aiohttp.ClientError, OSError):
-            return web.json_response(
-                _error_body("api_error", "no answer from the upstream"), status=502
-            )
+            error = _error_body("api_error", "no answer from the upstream")
+            return web.json_response(error, status=502)
         response, _ = await _pump_response(request, answer, self._response_headers(answer), None)
         return response
 
@@ -321,9 +315,8 @@ class Proxy:
 
     def _path_below_token(self, raw_path: str) -> str | None:
         token, slash, rest = raw_path.removeprefix("/").partition("/")
-        matches = hmac.compare_digest(
-            token.encode("utf-8", "replace"), self._settings.token.encode()
-        )
+        expected = self._settings.token.encode()
+        matches = hmac.compare_digest(token.encode("utf-8", "replace"), expected)
         return "/" + rest if matches and slash else None
 
     def _elapsed_ms(self, started_at: float) -> float:
@@ -380,11 +373,8 @@ async def _pump_response(
 def _end_to_end_headers(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:
     """Return the headers that are not for one connection only (RFC 9110, 7.6.1)."""
     fields = CIMultiDict(headers)
-    hop = set(_HOP_HEADERS.split()).union(
-        name.strip().lower()
-        for value in fields.getall("connection", [])
-        for name in value.split(",")
-    )
+    named = ",".join(fields.getall("connection", [])).split(",")
+    hop = set(_HOP_HEADERS.split()).union(name.strip().lower() for name in named)
     return CIMultiDict((name, value) for name, value in fields.items() if name.lower() not in hop)
 
 

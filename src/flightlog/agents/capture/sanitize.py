@@ -29,9 +29,8 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
     """Return `data` decompressed, and the names of the compressions that could not be removed."""
-    names = [
-        name.strip() for name in encoding.lower().split(",") if name.strip() not in {"", "identity"}
-    ]
+    names = [name.strip() for name in encoding.lower().split(",")]
+    names = [name for name in names if name not in {"", "identity"}]
     while names:
         decode = _DECODERS.get(names[-1])
         if decode is None or not data:
@@ -56,20 +55,12 @@ def _decompress_deflate(data: bytes) -> bytes:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, BYTES_MAX)
 
 
-def _decompress_zstd(data: bytes) -> bytes:
-    return zstd.ZstdDecompressor().decompress(data, BYTES_MAX)
-
-
-def _decompress_brotli(data: bytes) -> bytes:
-    return bytes(brotli.Decompressor().process(data))
-
-
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {
-    "br": _decompress_brotli,
+    "br": lambda data: bytes(brotli.Decompressor().process(data)),
     "deflate": _decompress_deflate,
     "gzip": _decompress_gzip,
     "x-gzip": _decompress_gzip,
-    "zstd": _decompress_zstd,
+    "zstd": lambda data: zstd.ZstdDecompressor().decompress(data, BYTES_MAX),
 }
 
 
@@ -112,9 +103,8 @@ class Scrubber:
         self._values |= values
         self._secrets = KnownSecrets(self._values)
         # The longest spelling: base64 is a third longer, percent-encoding three times as long.
-        self.longest = max(
-            (3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0
-        )
+        sizes = (3 * len(value.encode("utf-8", "replace")) for value in self._values)
+        self.longest = max(sizes, default=0)
 
 
 def clean_request(scrubber: Scrubber, data: bytes) -> tuple[bytes, tuple[str, ...]]:

@@ -74,9 +74,8 @@ def proxy_for(address: str, environ: Mapping[str, str]) -> str:
     names = (own.upper(), own, "ALL_PROXY", "all_proxy")
     proxy = next((environ[name] for name in names if environ.get(name)), "")
     exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
-    if is_loopback(address) or proxy_bypass_environment(
-        f"{url.hostname}:{url.port or ''}", {"no": exempt}
-    ):
+    host = f"{url.hostname}:{url.port or ''}"
+    if is_loopback(address) or proxy_bypass_environment(host, {"no": exempt}):
         return ""
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
@@ -85,9 +84,8 @@ def proxy_for(address: str, environ: Mapping[str, str]) -> str:
 def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> Iterator[str]:
     """Serve on a thread for the length of a block; yields the client's base URL."""
     started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
-    thread = threading.Thread(
-        target=_run_server, args=(settings, recorder, started), name="proxy", daemon=True
-    )
+    given = (settings, recorder, started)
+    thread = threading.Thread(target=_run_server, args=given, name="proxy", daemon=True)
     thread.start()
     result = started.get()
     if isinstance(result, BaseException):

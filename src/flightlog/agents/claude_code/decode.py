@@ -12,7 +12,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.claude_code.messages import decode_blocks, decode_queued, user_events
+from flightlog.agents.claude_code.messages import (
+    cut_output_tags,
+    decode_blocks,
+    decode_queued,
+    prompt_kind,
+    typed_command,
+    user_events,
+)
 from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals, recorded_quality
 from flightlog.agents.dialects.anthropic_messages import decode_usage
 from flightlog.model.addresses import is_safe
@@ -26,6 +33,7 @@ from flightlog.model.entries import (
     Entry,
     Event,
     Ignored,
+    PromptKind,
     PromptQueued,
     QueueTakenBack,
     RecordContext,
@@ -45,12 +53,20 @@ from flightlog.sources.foreign_json import (
     text_field,
 )
 
+# Below these, keys are data (tool inputs, file names, model names), not format.
+DATA_FIELDS = {
+    *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput"),
+    *("trackedFileBackups", "modelUsage", "params", "shape", "tool_calls"),
+    *("permission_suggestions", "cacheControl", "stdin"),
+}
+_CONTEXT = ("cwd", "gitBranch", "version", "entrypoint")
+
 
 class _RecordTypes(Struct):
     """Record types and fields of versions 1.0.128 to 2.1.325, names separated by spaces.
 
-    Those that tests/recordings hold, and the client's own list of the types it writes. All others
-    are counted and shown as unknown, so that a change of the format is noticed the day it appears.
+    Those that tests/recordings or public transcripts hold, and the client's own lists of what it
+    writes. All others are counted and shown as unknown, so that a change of the format is noticed.
     `unread` is bookkeeping that tests/recordings do not hold: known by type, with any fields.
     """
 
@@ -69,6 +85,12 @@ UNREAD_KINDS = frozenset(_TYPES.unread.split())
 SYSTEM_KINDS = frozenset(_TYPES.system.split())
 ATTACHMENT_KINDS = frozenset(_TYPES.attachment.split())
 _HOOK_ERRORS = frozenset({"hook_non_blocking_error", "hook_error_during_execution"})
+# Subtypes whose words the client shows the person; those of clients of 1.0 have no name.
+_REMARKS = frozenset(
+    {"", "local_command", "informational", "away_summary", "permission_retry"}
+    | {"scheduled_task_fire", "model_fallback", "model_consent_fallback"}
+    | {"model_refusal_fallback", "model_refusal_no_fallback"}
+)
 
 
 def decode_record(line: bytes) -> list[Entry] | None:
@@ -81,16 +103,15 @@ def decode_record(line: bytes) -> list[Entry] | None:
         return None
     base = _make_entry(record)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-    return [
-        replace(base, event=event, key=f"{key}:{index}")
-        for index, event in enumerate(_decode_events(record))
-    ]
+    events = enumerate(_decode_events(record))
+    return [replace(base, event=event, key=f"{key}:{index}") for index, event in events]
 
 
 def _make_entry(record: dict[str, Any]) -> Entry:
     kind = text_field(record, "type")
     agent = text_field(record, "agentId")
     sidechain = record.get("isSidechain") is True
+    unknown = record.keys() - FIELDS[kind] if kind in FIELDS else ()
     return Entry(
         event=Ignored(kind),
         session=text_field(record, "sessionId"),
@@ -98,15 +119,8 @@ def _make_entry(record: dict[str, Any]) -> Entry:
         parent_uuid=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
         subagent=agent if is_safe(agent) else "?" if agent or sidechain else "",
-        context=RecordContext(
-            text_field(record, "cwd"),
-            text_field(record, "gitBranch"),
-            text_field(record, "version"),
-            text_field(record, "entrypoint"),
-        ),
-        extra_fields=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind]))
-        if kind in FIELDS
-        else (),
+        context=RecordContext(*(text_field(record, name) for name in _CONTEXT)),
+        extra_fields=tuple(sorted(f"{kind}.{name}" for name in unknown)),
     )
 
 
@@ -153,41 +167,39 @@ def _decode_system(record: dict[str, Any]) -> Event:
         case "compact_boundary":
             counts = object_field(record, "compactMetadata")
             before, after = (int_field(counts, name) for name in ("preTokens", "postTokens"))
-            kept = object_field(counts, "preservedSegment")
-            segment = (text_field(kept, name) for name in ("anchorUuid", "tailUuid"))
+            preserved = object_field(counts, "preservedSegment")
+            segment = (text_field(preserved, name) for name in ("anchorUuid", "tailUuid"))
             return ContextCompacted(text_field(counts, "trigger"), before, after, *segment)
         case "api_error":
             return _decode_api_error(record)
         case "stop_hook_summary":
             errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
-            return ClientNote("hook", "; ".join(errors)) if errors else Ignored(f"system/{kind}")
-        case "" | "local_command" | "informational" | "model_refusal_no_fallback" | "away_summary":
+            ignored = Ignored(f"system/{kind}", is_activity=True)
+            return ClientNote("hook", "; ".join(errors)) if errors else ignored
+        case _ if kind in _REMARKS:
             return _decode_remark(kind, record)
         case _ if kind in SYSTEM_KINDS:
-            return Ignored(f"system/{kind}")
+            return Ignored(f"system/{kind}", is_activity=True)
         case _:
             return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
 
 
 def _decode_remark(kind: str, record: dict[str, Any]) -> ClientNote | Ignored:
-    """Return a note of the client. Clients of 1.0 gave theirs no kind."""
+    """Return a note of the client."""
     text = text_field(record, "content")
-    words = text.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "")
+    words = typed_command(text) if text.startswith("<command-name>") else cut_output_tags(text)
     # Clients of 1.0 also noted each hook that began or succeeded.
     is_about_a_hook = not kind and text_field(record, "level") == "info"
     if is_about_a_hook or not words.strip():
-        return Ignored(f"system/{kind}")
-    return ClientNote(kind or "informational", text)
+        return Ignored(f"system/{kind}", is_activity=True)
+    return ClientNote(kind or "informational", words)
 
 
 def _decode_api_error(record: dict[str, Any]) -> ApiError:
     error = object_field(record, "error")
     cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
-    message = (
-        text_field(error, "formatted")
-        or text_field(error, "message")
-        or text_field(record, "error")
-    )
+    message = text_field(error, "formatted") or text_field(error, "message")
+    message = message or text_field(record, "error")
     return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
 
 
@@ -206,11 +218,8 @@ def _decode_attachment(record: dict[str, Any]) -> Event:
         return decode_queued(attached, attached.get("prompt"))
     if kind not in ATTACHMENT_KINDS:
         return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
-    rendered = [
-        text_field(part, "content")
-        for part in list_field(record, "rendered")
-        if isinstance(part, dict)
-    ]
+    parts = (part for part in list_field(record, "rendered") if isinstance(part, dict))
+    rendered = [text_field(part, "content") for part in parts]
     return ContextInjected(kind, "\n".join(rendered), _memory_files(kind, attached))
 
 
@@ -232,22 +241,20 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
         case "cost-state":
             return ClientTotalReported(client_totals(record))
         case "summary":
-            return SessionSummarized(
-                text_field(record, "leafUuid"), _title_text(text_field(record, "summary"))
-            )
+            title = _title_text(text_field(record, "summary"))
+            return SessionSummarized(text_field(record, "leafUuid"), title)
         case "ai-title" | "custom-title":
-            title = (
-                text_field(record, "title")
-                or text_field(record, "aiTitle")
-                or text_field(record, "customTitle")
-            )
-            return SessionTitled(title, is_user_title=kind == "custom-title")
+            names = ("title", "aiTitle", "customTitle")
+            title = next(filter(None, (text_field(record, name) for name in names)), "")
+            # A fork is named after its first record, which may be the client's own.
+            is_title = prompt_kind({}, title) is PromptKind.HUMAN
+            return SessionTitled(title * is_title, is_user_title=kind == "custom-title")
         case "api-request":
             return RequestLogged(text_field(record, "id"))
         case "queue-operation":
             return _decode_queue_operation(record)
         case _:
-            return Ignored(kind)
+            return Ignored(kind, is_activity=kind == "progress")
 
 
 def _decode_queue_operation(record: dict[str, Any]) -> Event:
@@ -255,7 +262,9 @@ def _decode_queue_operation(record: dict[str, Any]) -> Event:
     prompt = decode_queued(record, record.get("content"))
     if operation == "enqueue" and prompt.content:
         return PromptQueued(prompt.kind, prompt.content)
-    return QueueTakenBack() if operation == "popAll" else Ignored("queue-operation")
+    return (
+        QueueTakenBack() if operation == "popAll" else Ignored("queue-operation", is_activity=True)
+    )
 
 
 def _title_text(summary: str) -> str:

@@ -16,14 +16,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import CONFIG_DIR, allow_tools
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.process import AgentProcess
 from flightlog.agents.protocol import AgentPrompt, without_proxy
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
 
 VERSION_TIMEOUT_S = 20
 EVERY_TOOL = "default"  # the client's own word for all of its tools
+# With these a headless client has the tools of an interactive one, such as AskUserQuestion. No
+# person answers, so a question fails as any tool may.
+INTERACTIVE = ("--permission-prompt-tool", "stdio")
 # Stops the traffic that a client causes on its own: updates, telemetry, error reports.
 QUIET = dict.fromkeys(
     (
@@ -53,6 +58,8 @@ class SessionOptions(Struct, frozen=True):
     system_prompt: str = ""
     agents: Mapping[str, Mapping[str, Any]] = {}
     project_settings: bool = False
+    effort: str = ""
+    mcp_config: str = ""
 
 
 class ClaudeCode(Struct, frozen=True):
@@ -69,11 +76,8 @@ class ClaudeCode(Struct, frozen=True):
         """Return the version that the client prints, or "" if it fails."""
         # `--version` writes to the home directory too, so it gets a temporary one.
         with tempfile.TemporaryDirectory() as home:
-            clean = {
-                "PATH": environment.get("PATH", os.defpath),
-                "HOME": home,
-                "CLAUDE_CONFIG_DIR": home,
-            }
+            path = environment.get("PATH", os.defpath)
+            clean = {"PATH": path, "HOME": home, CONFIG_DIR: home}
             try:
                 process = subprocess.run(
                     [str(self.program), "--version"],
@@ -99,7 +103,7 @@ class ClaudeCode(Struct, frozen=True):
         if prompt.session:
             command += ["--session-id", prompt.session]
         if prompt.read_only:
-            command += ["--allowedTools", ",".join(_READING_TOOLS)]
+            command += allow_tools(_READING_TOOLS)
             command += ["--disallowedTools", ",".join(_OTHER_TOOLS)]
         # The prompt comes last: it may begin with a dash, and options may take several words.
         by_stdin = is_too_long(prompt.prompt)
@@ -145,6 +149,8 @@ def session_arguments(options: SessionOptions, *, resumes: bool) -> list[str]:
         words += ["--agents", json.dumps(options.agents)]
     if not options.project_settings:
         words += ["--setting-sources", "", "--strict-mcp-config"]
+    words += ["--effort", options.effort] if options.effort else []
+    words += ["--mcp-config", options.mcp_config] if options.mcp_config else []
     return words
 
 
@@ -173,3 +179,21 @@ def _base36(number: int) -> str:
         number, digit = divmod(number, 36)
         digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
     return digits or "0"
+
+
+def list_client_versions(runtime: Runtime) -> tuple[str, ...]:
+    """Return the versions of all clients here, "" for one that does not report it."""
+    return tuple(ClaudeCode(program).version(runtime.environ) for program in _list_clients(runtime))
+
+
+def _list_clients(runtime: Runtime) -> tuple[Path, ...]:
+    """Return every Claude Code here: the configured one, or each on the search path."""
+    if configured := runtime.environ.get("FLIGHTLOG_CLAUDE", ""):
+        return (Path(configured),)
+    paths = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
+    real = {
+        path.resolve(): path
+        for path in reversed(paths)
+        if os.access(path, os.X_OK) and path.is_file()  # in this order: `is_file` may raise
+    }
+    return tuple(sorted(real.values()))

@@ -206,15 +206,8 @@ def _make_transcript(
         # Opening a named pipe would block until a writer comes.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return SessionFile(
-        entry.path,
-        session,
-        status.st_size,
-        status.st_mtime_ns,
-        subagent,
-        status.st_dev,
-        status.st_ino,
-    )
+    state = (status.st_size, status.st_mtime_ns, subagent, status.st_dev, status.st_ino)
+    return SessionFile(entry.path, session, *state)
 
 
 def _read_owner(path: str) -> str:
@@ -224,9 +217,8 @@ def _read_owner(path: str) -> str:
             head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
     except OSError:
         return ""
-    return next(
-        (owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), ""
-    )
+    owners = (text_field(parse_object(line) or {}, "sessionId") for line in head)
+    return next(filter(None, owners), "")
 
 
 def _walk_entries(folder: str, damage: list[Damage]) -> Iterator[os.DirEntry[str]]:

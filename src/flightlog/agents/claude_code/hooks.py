@@ -9,10 +9,10 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from flightlog.agents.claude_code.messages import cut_context
 from flightlog.agents.dialects.anthropic_messages import UsageFields
@@ -58,10 +58,11 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
     (version,) = numbers
     if version < _SINCE[0][0]:
         oldest = ".".join(map(str, _SINCE[0][0]))
-        raise Invalid(
-            f"Claude Code {'.'.join(map(str, version))} is older than {oldest}, the oldest tested version",
-            hint="update Claude Code: an older one may drop its whole settings file, deny rules included",
+        text = f"Claude Code {'.'.join(map(str, version))} is older than {oldest}"
+        hint = (
+            "update Claude Code: an older one may drop its whole settings file, deny rules included"
         )
+        raise Invalid(f"{text}, the oldest tested version", hint=hint)
     return tuple(event for since, events in _SINCE if since <= version for event in events)
 
 
@@ -102,6 +103,12 @@ def _version_numbers(version: str) -> tuple[int, ...]:
         return ()
 
 
+# A payload with a number outside of these bounds is skipped, like one with a value of another type.
+_Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+_Percent = Annotated[float, Meta(ge=0, le=10_000)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e11)]
+
+
 class StatusModel(Struct):
     """The model in use."""
 
@@ -110,10 +117,13 @@ class StatusModel(Struct):
 
 
 class ContextWindow(Struct):
-    """The size of the context window and the tokens in it."""
+    """The size of the context window and the tokens in it.
 
-    context_window_size: int | None = None
-    current_usage: UsageFields | None = None
+    `current_usage` is None while the context has no response: at the start, after a compaction.
+    """
+
+    context_window_size: _Count | None = None
+    current_usage: UsageFields | UnsetType | None = UNSET
 
 
 class StatusCost(Struct):
@@ -125,8 +135,8 @@ class StatusCost(Struct):
 class StatusLimit(Struct):
     """One rate limit of the vendor; `resets_at` is seconds since 1970."""
 
-    used_percentage: float | None = None
-    resets_at: float | None = None
+    used_percentage: _Percent | None = None
+    resets_at: _Seconds | None = None
 
     @property
     def resets_ms(self) -> int:
@@ -154,11 +164,11 @@ class Workspace(Struct):
 class PromptCacheFields(Struct):
     """The client's count of cache misses since it started."""
 
-    requests: int = 0
-    misses: int = 0
-    expected_rebuilds: int = 0
-    miss_recache_tokens: int = 0
-    miss_causes: dict[str, int] | None = None
+    requests: _Count = 0
+    misses: _Count = 0
+    expected_rebuilds: _Count = 0
+    miss_recache_tokens: _Count = 0
+    miss_causes: dict[str, _Count] | None = None
     hit_ratio: float | None = None
 
 
@@ -254,12 +264,8 @@ class HookReader:
         _, given = self._calls.pop(call, ("", None))
         executed = payload.get("tool_input")
         is_rewritten = given is not None and isinstance(executed, dict) and executed != given
-        return ToolHook(
-            call,
-            "allow",
-            executed if is_rewritten else None,
-            _duration_ms(payload.get("duration_ms")),
-        )
+        duration_ms = _duration_ms(payload.get("duration_ms"))
+        return ToolHook(call, "allow", executed if is_rewritten else None, duration_ms)
 
 
 def _duration_ms(value: object) -> int | None:
@@ -283,8 +289,6 @@ def read_session_hooks(folder: Path | None) -> Iterator[ToolHook | PromptSubmitt
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:
     """Return the absolute transcript paths that hook payloads name."""
-    paths = {
-        text_field(parse_object(bytes(record.payload)) or {}, "transcript_path")
-        for record in records
-    }
+    payloads = (parse_object(bytes(record.payload)) or {} for record in records)
+    paths = {text_field(payload, "transcript_path") for payload in payloads}
     return {path for path in paths if path.startswith("/")}

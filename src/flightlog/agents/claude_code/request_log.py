@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from flightlog.agents.capture.rebuild import (
+from flightlog.agents.claude_code.decode import decode_record
+from flightlog.agents.claude_code.rebuild import (
     hash_json,
     take_cache_marks,
     with_block_content,
     without_billing_header,
 )
-from flightlog.agents.claude_code.decode import decode_record
 from flightlog.agents.dialects.anthropic_messages import decode_response
 from flightlog.model.entries import ContextInjected
 from flightlog.model.errors import UNREADABLE, FlightlogError
@@ -230,14 +230,13 @@ class RequestLog:
                 known = min(keep, len(newest_list)) if newest_list is answered else 0
             else:
                 hashes = self._list_messages(line)
-            kept = known + _count_equal(answered[known:], hashes[known:])
+            shared = known + _count_equal(answered[known:], hashes[known:])
+            new = (self._messages.get(name) or LoggedMessage(name) for name in hashes[shared:])
             yield replace(
                 self._describe_request(line, thread),
-                kept_messages=kept,
+                kept_messages=shared,
                 previous_messages=len(answered),
-                new_messages=tuple(
-                    self._messages.get(name) or LoggedMessage(name) for name in hashes[kept:]
-                ),
+                new_messages=tuple(new),
             )
             newest, newest_list = line.id, hashes
             answered = hashes if line.id in self._answers else answered
@@ -290,11 +289,8 @@ def _read_shape(name: str, shape: dict[str, Any]) -> RequestShape:
     tools = {}
     for tool in objects_field(shape, "tools"):
         definition = {key: value for key, value in tool.items() if key != "defer_loading"}
-        tools[text_field(tool, "name")] = ToolShape(
-            hash_json(definition),
-            len(msgspec.json.encode(definition)),
-            tool.get("defer_loading") is True,
-        )
+        size, is_deferred = len(msgspec.json.encode(definition)), tool.get("defer_loading") is True
+        tools[text_field(tool, "name")] = ToolShape(hash_json(definition), size, is_deferred)
     return RequestShape(name, _system_texts(shape), tools)
 
 
@@ -331,23 +327,17 @@ class ContextBuilder:
     def build(self, subagent: str) -> ThreadContext:
         """Return what the model of one thread was given."""
         shapes = self.requests.sent_shapes(subagent)
-        tools = {
-            str(tool["name"]): tool
-            for shape in shapes
-            for tool in objects_field(shape, "tools")
-            if tool.get("name")
-        }
+        listed = (tool for shape in shapes for tool in objects_field(shape, "tools"))
+        tools = {str(tool["name"]): tool for tool in listed if tool.get("name")}
         prompts = ("\n\n".join(_system_texts(shape)) for shape in shapes)
         context = sorted(self.context[subagent].values(), key=lambda item: item.at_ms or 0)
         copied = self.requests.copied_messages(subagent)
-        return ThreadContext(
-            tuple(tools.values()), next(filter(None, prompts), ""), copied, tuple(context)
-        )
+        prompt = next(filter(None, prompts), "")
+        return ThreadContext(tuple(tools.values()), prompt, copied, tuple(context))
 
     def _add_attachment(self, line: bytes, subagent: str) -> None:
         for entry in decode_record(line) or ():
             event = entry.event
             if isinstance(event, ContextInjected) and event.text:
-                self.context[subagent or entry.subagent][entry.key] = ContextItem(
-                    event.kind, event.text, entry.at_ms
-                )
+                items = self.context[subagent or entry.subagent]
+                items[entry.key] = ContextItem(event.kind, event.text, entry.at_ms)

@@ -91,16 +91,21 @@ def restore_edits(lines: Sequence[bytes], source: Sequence[bytes]) -> list[bytes
         _replace_calls(parse_object(line) or {}, line, lambda block: original.get(block.get("id")))
         for line in lines
     ]
-    is_used = any(b'"type":"tool_use"' in line and b'"name":"Write"' in line for line in restored)
+    # Not any mention of Write: the client also logs the requests that it sent, with its calls.
+    is_used = any(
+        block.get("name") == "Write"
+        for record in map(parse_object, restored)
+        if record and record.get("type") == "assistant"
+        for block in list_field(object_field(record, "message"), "content")
+        if isinstance(block, dict)
+    )
     return restored if is_used else [_forget_write(line) for line in restored]
 
 
 def _forget_write(line: bytes) -> bytes:
     """Return a record of the tools used so far without Write, which only `write_edits_whole` used."""
-    if (
-        b'"tools-used"' not in line
-        or (record := parse_object(line) or {}).get("type") != "tools-used"
-    ):
+    is_used = b'"tools-used"' in line
+    if not is_used or (record := parse_object(line) or {}).get("type") != "tools-used":
         return line
     tools = [tool for tool in list_field(record, "tools") if tool != "Write"]
     return json.dumps({**record, "tools": tools}).encode() + b"\n"
@@ -226,15 +231,11 @@ def _agent_message(step: Document, agent: Document, prefix: str, text: str) -> d
     blocks += [{"type": "text", "text": text}] if text else []
     for call in step.get("tool_calls") or ():
         name, identifier = call["function_name"], f"{prefix}.{call['tool_call_id']}"
-        blocks.append(
-            {"type": "tool_use", "id": identifier, "name": name, "input": call["arguments"]}
-        )
-    message: dict[str, Any] = {
-        "id": prefix,
-        "role": "assistant",
-        "model": step.get("model_name") or agent.get("model_name") or "unknown",
-        "content": blocks,
-    }
+        given = call["arguments"]
+        blocks.append({"type": "tool_use", "id": identifier, "name": name, "input": given})
+    model = step.get("model_name") or agent.get("model_name") or "unknown"
+    message: dict[str, Any] = {"id": prefix, "role": "assistant", "model": model}
+    message["content"] = blocks
     if metrics := step.get("metrics"):
         cached = metrics.get("cached_tokens") or 0
         message["usage"] = {

@@ -76,9 +76,8 @@ def find_evidence(paths: Iterable[str], *, more: bool = True) -> UsageEvidence:
     Compactions and cuts explain only why a client counted `more`; otherwise the search skips them.
     """
     files = tuple(paths)
-    lines = set(
-        _iter_evidence_lines(files, (*_GAP_CAUSES, _REQUEST_REF) if more else (_REQUEST_REF,))
-    )
+    needles = (*_GAP_CAUSES, _REQUEST_REF) if more else (_REQUEST_REF,)
+    lines = set(_iter_evidence_lines(files, needles))
     if any(_REQUEST_REF in line for line in lines):
         lines.update(_iter_evidence_lines(files, (_REQUEST,)))
     compactions = cuts = searches = 0
@@ -210,9 +209,8 @@ class _UsageScanner:
     def finish(self) -> UsageScan:
         """Return the result, one row for each response and thread."""
         session, subagent = self.file.session, self.file.subagent
-        self.result.rows = [
-            to_row(record, session, subagent) for record in self.best.values()
-        ] + self.odd
+        rows = [to_row(record, session, subagent) for record in self.best.values()]
+        self.result.rows = rows + self.odd
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
@@ -325,9 +323,8 @@ class _UsageScanner:
                 self.result.damaged_lines += 1
             elif text_field(record, "type") == "cost-state":
                 self._look_back(block, first)
-                totals = replace(
-                    client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms
-                )
+                totals = client_totals(record)
+                totals = replace(totals, session=self.file.session, as_of_ms=self.as_of_ms)
                 self.result.totals.append(totals)
             at = sz.find(block, _TOTALS, start, end)
 
@@ -336,9 +333,8 @@ class _UsageScanner:
         stamp = sz.rfind(block, _STAMP, 0, end)
         if stamp >= 0:
             start = stamp + len(_STAMP)
-            self.as_of_ms = (
-                parse_timestamp_ms(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
-            )
+            text = bytes(block[start : start + 24]).decode("ascii", "replace")
+            self.as_of_ms = parse_timestamp_ms(text) or 0
 
 
 def _first_ms(head: bytes) -> int:

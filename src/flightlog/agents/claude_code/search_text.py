@@ -198,14 +198,11 @@ def _add_content(words: WordColumns, content: str | list[_Block] | None) -> None
 
 
 def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:
-    text = "\n".join(
-        iter_strings([record.get("message"), record.get("content"), record.get("summary")])
-    )
+    texts = [record.get(name) for name in ("message", "content", "summary")]
+    text = "\n".join(iter_strings(texts))
     model = text_field(object_field(record, "message"), "model")
-    kind, uuid, timestamp, cwd = (
-        text_field(record, key) for key in ("type", "uuid", "timestamp", "cwd")
-    )
+    names = ("type", "uuid", "timestamp", "cwd")
+    kind, uuid, timestamp, cwd = (text_field(record, name) for name in names)
     at_ms = parse_timestamp_ms(timestamp) or 0
-    return IndexedRecord(
-        offset, length, uuid, kind, at_ms, text[:WORDS_MAX], "", "", "", model, cwd
-    )
+    words = (text[:WORDS_MAX], "", "", "")
+    return IndexedRecord(offset, length, uuid, kind, at_ms, *words, model, cwd)

@@ -27,7 +27,7 @@ from flightlog.model.addresses import is_safe
 from flightlog.model.entries import Entry, SessionSummarized, SubagentInfo
 from flightlog.model.errors import Damage
 from flightlog.model.session import SessionFile, ThreadContext
-from flightlog.sources.foreign_json import object_field, parse_object, text_field
+from flightlog.sources.foreign_json import int_field, object_field, parse_object, text_field
 from flightlog.sources.line_filter import iter_lines_with
 from flightlog.sources.protocol import Fidelity, TranscriptTail
 from flightlog.store.recordings.reader import (
@@ -39,10 +39,16 @@ from flightlog.store.recordings.reader import (
 
 # Searched for in undecoded lines: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
+_COMPACTION = b'"compact_boundary"'
 _SUMMARY = b'"summary"'
 _BLOCK_BYTES = 4 << 20
-# Threads of the client's own: 2.1.29 wrote prompt suggestions, 2.1.90 and 2.1.96 compactions.
-_SIDE_CALLS = (("acompact-", "compaction"), ("aprompt_suggestion-", "prompt suggestion"))
+# Threads of the client's own: 2.1.29 wrote prompt suggestions, 2.1.88 side questions (`/btw`) and
+# 2.1.90 and 2.1.96 compactions.
+_SIDE_CALLS = (
+    ("acompact-", "compaction"),
+    ("aprompt_suggestion-", "prompt suggestion"),
+    ("aside_question-", "side question"),
+)
 
 
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
@@ -113,9 +119,8 @@ class ClaudeCodeSource:
         with suppress(OSError), closing(open_reader(path)) as file:
             for offset, length in spans:
                 for entry in decode_record(file.read(offset, length)) or ():
-                    yield replace(
-                        entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length
-                    )
+                    place = {"path": path, "offset": offset, "length": length}
+                    yield replace(entry, order_ms=entry.at_ms or 0, **place)
 
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize new lines; only the last one that counts tokens is decoded."""
@@ -125,7 +130,9 @@ class ClaudeCodeSource:
         )
         messages = [message for message in roles if message[0]]
         last_role, last_bytes = messages[-1] if messages else ("", 0)
-        model, tokens = next(_context_sizes(lines), ("", 0))
+        sizes = _context_sizes(lines)
+        model, tokens = next(sizes, ("", None))
+        model = model or next((name for name, _ in sizes if name), "")
         return TranscriptTail(end, len(messages), last_role, last_bytes, model, tokens)
 
     def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
@@ -151,27 +158,21 @@ class ClaudeCodeSource:
         for file in files:
             for line in raw_lines(file.path, 0):
                 builder.add_line(line, file.subagent)
-        return {
-            subagent: builder.build(subagent)
-            for subagent in dict.fromkeys([*builder.requests.replies, *builder.context])
-        }
+        threads = dict.fromkeys([*builder.requests.replies, *builder.context])
+        return {subagent: builder.build(subagent) for subagent in threads}
 
     def files_beside(self, file: SessionFile) -> dict[str, str]:
         """Return the notes on a subagent and the tool results that were too long for a record."""
         beside: dict[str, str] = {}
         info = subagent_info_path(file)
         if file.subagent and os.path.isfile(info):  # noqa: PTH113 - plain text, as paths are here
-            beside[
-                f"{SUBAGENTS}/{subagent_info_path(replace(file, path=subagent_file_name(file)))}"
-            ] = info
+            named = replace(file, path=subagent_file_name(file))
+            beside[f"{SUBAGENTS}/{subagent_info_path(named)}"] = info
         folder = os.path.dirname(spilled_output_path(file, "x"))  # noqa: PTH120
         with suppress(OSError), os.scandir(folder) as found:
             outputs = sorted(found, key=lambda entry: entry.name)
-            beside |= {
-                f"tool-results/{entry.name}": entry.path
-                for entry in outputs
-                if entry.is_file() and is_safe(entry.name)
-            }
+            plain = (entry for entry in outputs if entry.is_file() and is_safe(entry.name))
+            beside |= {f"tool-results/{entry.name}": entry.path for entry in plain}
         return beside
 
 
@@ -179,8 +180,12 @@ SOURCE = ClaudeCodeSource()
 
 
 def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
-    """Yield model and tokens of each response, the last one first."""
+    """Yield model and tokens of each response, the last one first; of a compaction only tokens."""
     for line in reversed(lines):
+        if _COMPACTION in line:
+            record = parse_object(line) or {}
+            if text_field(record, "subtype") == "compact_boundary":
+                yield "", int_field(object_field(record, "compactMetadata"), "postTokens")
         if b'"usage"' not in line or b'"assistant"' not in line:
             continue
         record = parse_object(line) or {}

@@ -43,7 +43,10 @@ class ModelCall(NamedTuple):
 
 
 class ResultRecord(Struct, frozen=True):
-    """The client's last record of a session."""
+    """The client's last record of a session.
+
+    `cost_usd` covers the whole session if `is_session_total`; older clients count each run alone.
+    """
 
     text: str
     is_error: bool
@@ -56,6 +59,7 @@ class ResultRecord(Struct, frozen=True):
     usage: Usage
     client_tokens: int
     cost_usd: float | None
+    is_session_total: bool
 
 
 class StreamResult(NamedTuple):
@@ -96,9 +100,8 @@ class StreamToolCall(NamedTuple):
 def read_session_id(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the session id of the first `init` record; records before it may carry another id."""
     candidates = [record for record in records if record.get("subtype") == "init"] or records
-    return next(
-        (str(record["session_id"]) for record in candidates if record.get("session_id")), ""
-    )
+    names = (record.get("session_id") for record in candidates)
+    return next((str(name) for name in names if name), "")
 
 
 def read_model_call(record: dict[str, Any]) -> ModelCall | None:
@@ -118,11 +121,8 @@ def has_reply(records: Iterable[Mapping[str, Any]]) -> bool:
 def read_tool_calls(records: Iterable[dict[str, Any]]) -> list[StreamToolCall]:
     """Return the model's tool calls with their results."""
     blocks = [block for record in records for block in _blocks(record)]
-    results = {
-        block.get("tool_use_id"): block.get("content")
-        for block in blocks
-        if block.get("type") == "tool_result"
-    }
+    returned = (block for block in blocks if block.get("type") == "tool_result")
+    results = {block.get("tool_use_id"): block.get("content") for block in returned}
     return [
         StreamToolCall(
             str(block.get("name")), dict(block.get("input") or {}), results.get(block.get("id"))
@@ -156,6 +156,7 @@ def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
         decode_usage(record.get("usage")),
         sum(total.usage.total_tokens for total in model_totals(record)),
         float(cost) if isinstance(cost, int | float) else None,
+        "model_usage_since_last_result" in record,
     )
 
 
@@ -165,15 +166,13 @@ def read_outcome(outcome: AgentOutcome) -> AgentResult:
         # Records that the agent wrote while it was being stopped do not count.
         return AgentResult("timeout", "the session exceeded its time limit")
     result = read_result(outcome.records)
-    exit_error = (
-        f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
-    )
+    code, stderr = outcome.exit_code, outcome.stderr.strip()[-_ERROR_CHARS_MAX:]
+    exit_error = f"exit code {code}: {stderr}".rstrip(": ")
     if (unknown := _UNKNOWN_OPTION.search(outcome.stderr)) and result is None:
         return AgentResult("error", f"this client is too old: it has no option {unknown[1]}")
     if result is None:
-        return (
-            AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", exit_error)
-        )
+        is_complete = outcome.exit_code == 0
+        return AgentResult("completed") if is_complete else AgentResult("error", exit_error)
     reason, error = _stop_reason(result), ""
     if reason not in {"completed", "max_turns"}:
         error = (result.text or "; ".join(result.errors))[:_ERROR_CHARS_MAX] or exit_error
@@ -224,9 +223,8 @@ def read_activity(record: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _read_question(records: Sequence[dict[str, Any]], tail: str) -> str:
     """Return the question the agent ends with, or ""."""
-    asked = [
-        block for record in records for block in _blocks(record) if block.get("name") == _QUESTION
-    ]
+    blocks = (block for record in records for block in _blocks(record))
+    asked = [block for block in blocks if block.get("name") == _QUESTION]
     lines = []
     for question in list_field(object_field(asked[-1], "input"), "questions") if asked else ():
         if isinstance(question, dict):
@@ -274,20 +272,16 @@ def _json_status(tail: str) -> dict[str, Any]:
 
 def _last_text(records: Sequence[dict[str, Any]]) -> str:
     for record in reversed(records):
-        texts = [
-            str(block.get("text", "")) for block in _blocks(record) if block.get("type") == "text"
-        ]
+        blocks = (block for block in _blocks(record) if block.get("type") == "text")
+        texts = [str(block.get("text", "")) for block in blocks]
         if record.get("type") == "assistant" and texts:
             return "\n".join(texts)
     return ""
 
 
 def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        block
-        for block in list_field(object_field(record, "message"), "content")
-        if isinstance(block, dict)
-    ]
+    content = list_field(object_field(record, "message"), "content")
+    return [block for block in content if isinstance(block, dict)]
 
 
 def _rejected_until(records: Sequence[dict[str, Any]]) -> float | None:

@@ -92,10 +92,8 @@ def thread_name(record: UsageRecord) -> str:
 
 def is_fuller(record: UsageRecord, other: UsageRecord) -> bool:
     """Return whether `record` is the better copy of a response: more output, else earlier."""
-    tokens, other_tokens = (
-        record.message.usage.output_tokens or 0,
-        other.message.usage.output_tokens or 0,
-    )
+    tokens = record.message.usage.output_tokens or 0
+    other_tokens = other.message.usage.output_tokens or 0
     if tokens != other_tokens:
         return tokens > other_tokens
     return _tie_break_key(record) < _tie_break_key(other)
@@ -149,9 +147,5 @@ def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], st
         usage.cache_read_input_tokens or 0,
         usage.cache_creation_input_tokens or 0,
     )
-    return (
-        record.timestamp.timestamp() if record.timestamp else 0.0,
-        record.message.model,
-        counts,
-        record.cwd or "",
-    )
+    timestamp = record.timestamp.timestamp() if record.timestamp else 0.0
+    return timestamp, record.message.model, counts, record.cwd or ""

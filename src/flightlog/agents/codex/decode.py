@@ -286,15 +286,10 @@ class CodexSource(LineSource):
         return contexts
 
 
+_FIDELITY = Fidelity(client_totals=False)
+_NEEDLES = (counting.NEEDLES, counting.CONTEXT_NEEDLES)
 SOURCE = CodexSource(
-    LineFormat(
-        agent=AGENT_NAME,
-        fidelity=Fidelity(client_totals=False),
-        new_decoder=RolloutDecoder,
-        new_counter=counting.RolloutCounter,
-        usage_needles=counting.NEEDLES,
-        context_needles=counting.CONTEXT_NEEDLES,
-    ),
+    LineFormat(AGENT_NAME, _FIDELITY, RolloutDecoder, counting.RolloutCounter, *_NEEDLES),
     find_session_files,
 )
 

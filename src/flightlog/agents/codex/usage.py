@@ -18,7 +18,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from flightlog.model.session import SessionFile
-from flightlog.model.usage import ClientTotals, Usage, UsageLine, split_prompt
+from flightlog.model.usage import (
+    ClientTotals,
+    ModelResponse,
+    Usage,
+    UsageLine,
+    response_to_row,
+    split_prompt,
+)
 from flightlog.sources.foreign_json import parse_timestamp_ms
 
 NEEDLES = (
@@ -154,20 +161,7 @@ class RolloutCounter:
         if counted is None:
             return ()
         message_id, response_id, usage = counted
-        row = UsageLine(
-            message_id,
-            self._file.session,
-            self._tracker.model,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.cache_write_1h_tokens,
-            usage.web_searches,
-            parse_timestamp_ms(record.timestamp) or 0,
-            self._tracker.cwd,
-            response_id,
-            self._file.subagent,
-            False,
-        )
-        return (row,)
+        place = (self._tracker.cwd, response_id, self._file.subagent)
+        at_ms, model = parse_timestamp_ms(record.timestamp) or 0, self._tracker.model
+        row = ModelResponse(message_id, self._file.session, model, usage, at_ms, *place)
+        return (response_to_row(row),)

@@ -26,9 +26,8 @@ def find_sessions(dirs: Sequence[str]) -> FileListing:
             if entry.name.startswith("."):
                 continue  # the client's locks
             if os.path.isdir(entry.path):  # noqa: PTH112 - never raises, unlike that of the entry
-                files.append(
-                    describe_file(AGENT_NAME, f"{entry.path}/{_EVENTS}", entry.name, damage)
-                )
+                path = f"{entry.path}/{_EVENTS}"
+                files.append(describe_file(AGENT_NAME, path, entry.name, damage))
             elif entry.name.endswith(".jsonl"):
                 session = entry.name.removesuffix(".jsonl")
                 files.append(describe_file(AGENT_NAME, entry.path, session, damage))

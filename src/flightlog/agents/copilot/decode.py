@@ -6,13 +6,15 @@ own, which gives the step its usage; the message of the call has the same `apiCa
 """
 
 import hashlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import asdict
+import msgspec
+from msgspec.structs import asdict, replace
 
 from flightlog.agents.copilot import WORKSPACE, workspace_path
 from flightlog.agents.copilot.usage import (
@@ -94,26 +96,7 @@ _NOTES = {
 # Records of versions up to 1.0.102 that the transcript view does not show: bookkeeping, and what
 # another record repeats. Any other type is shown as unknown.
 _IGNORED = frozenset(
-    "assistant.fusion_phase_completed assistant.fusion_phase_failed assistant.reasoning "
-    "assistant.turn_end assistant.turn_start external_tool.requested hook.start "
-    "human_response.recorded mcp.oauth_recovery_completed model.message model.messages_snapshot "
-    "model.model_call_started model.model_call_success model.response model.turn_ended "
-    "model.turn_started permission.assentDetected permission.carriedForward permission.completed "
-    "permission.contextualAuthorization permission.messageAuthorization "
-    "permission.messageAuthorizationDegraded permission.messageAuthorizationRead "
-    "permission.requested session.auto_mode_resolved session.autopilot_objective_changed "
-    "session.binary_asset session.canvas.recorded session.canvas.removed session.compaction_start "
-    "session.completion_receipt session.context_changed session.fusion_change_checkpoint "
-    "session.fusion_commit_started session.fusion_completed session.fusion_handoff "
-    "session.fusion_resolved session.fusion_route_failed session.mode_notice_delivered "
-    "session.model_deselected session.permission_recovery session.plan_changed "
-    "session.remote_steerable_changed session.request_body_compression_disabled session.resume "
-    "session.schedule_cancelled session.schedule_created session.schedule_rearmed "
-    "session.session_limits_changed session.start session.usage_record "
-    "session.workspace_file_changed skill.context_delivered skill.context_delivered_ref "
-    "skill.invoked_ref subagent.completed subagent.configured subagent.deselected "
-    "subagent.selected subagent.started system.message tool.execution_start tool.user_requested "
-    "tool_search.activated".split()
+    msgspec.json.decode(pkgutil.get_data(__package__, "record_types.json") or b"")["ignored"]
 )
 
 
@@ -135,19 +118,17 @@ class CopilotDecoder:
         self._remember(record)
         uuid = text_field(record, "id")
         key = uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-        return [
-            Entry(
-                event=event,
-                session=self._session,
-                uuid=uuid,
-                parent_uuid=text_field(record, "parentId"),
-                at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
-                subagent=subagent_of(record),
-                context=self._context,
-                key=f"{key}:{index}",
-            )
-            for index, event in enumerate(self._decode_events(record))
-        ]
+        base = Entry(
+            Ignored(""),
+            self._session,
+            uuid,
+            text_field(record, "parentId"),
+            parse_timestamp_ms(text_field(record, "timestamp")),
+            subagent=subagent_of(record),
+            context=self._context,
+        )
+        events = enumerate(self._decode_events(record))
+        return [replace(base, event=event, key=f"{key}:{index}") for index, event in events]
 
     def subagents(self) -> Iterable[SubagentInfo]:
         """Return the subagents that were started so far."""
@@ -220,10 +201,8 @@ class CopilotDecoder:
 
     def _decode_result(self, data: dict[str, Any]) -> ToolResult:
         call, result = text_field(data, "toolCallId"), object_field(data, "result")
-        code, error = (
-            object_field(data, "shellExecution").get("exitCode"),
-            object_field(data, "error"),
-        )
+        code = object_field(data, "shellExecution").get("exitCode")
+        error = object_field(data, "error")
         # A rule that denies a call writes no record of its own.
         outcome = self._permissions.get(call, "")
         outcome = outcome or ("denied" if text_field(error, "code") == "denied" else "")
@@ -270,16 +249,9 @@ class CopilotSource(LineSource):
         return {WORKSPACE: path} if Path(path).is_file() else {}
 
 
+_NEEDLES = (USAGE_NEEDLES, CONTEXT_NEEDLES)
 SOURCE = CopilotSource(
-    LineFormat(
-        agent="copilot",
-        fidelity=Fidelity(),
-        new_decoder=CopilotDecoder,
-        new_counter=CopilotCounter,
-        usage_needles=USAGE_NEEDLES,
-        context_needles=CONTEXT_NEEDLES,
-    ),
-    describe_current,
+    LineFormat("copilot", Fidelity(), CopilotDecoder, CopilotCounter, *_NEEDLES), describe_current
 )
 
 
@@ -311,9 +283,8 @@ def _decode_message(data: dict[str, Any], message_id: str) -> AssistantReply:
         if isinstance(call, dict):
             given = call.get("arguments")
             arguments = given if isinstance(given, dict) else {"input": given}
-            content.append(
-                ToolUse(text_field(call, "toolCallId"), text_field(call, "name"), arguments)
-            )
+            name = text_field(call, "name")
+            content.append(ToolUse(text_field(call, "toolCallId"), name, arguments))
     return AssistantReply(
         message_id=message_id,
         model=text_field(data, "model"),

@@ -116,13 +116,10 @@ class _MessageAssembler:
     def build_message(self) -> AssistantMessage:
         if self._message is None:
             return AssistantMessage(None, is_whole=False, error=self._error)
-        blocks = [
-            _join_block(block, self._parts.get(index, {}))
-            for index, block in sorted(self._blocks.items())
-        ]
-        return AssistantMessage(
-            {**self._message, "content": blocks}, is_whole=self._stopped, error=self._error
-        )
+        parts, blocks = self._parts, sorted(self._blocks.items())
+        content = [_join_block(block, parts.get(index, {})) for index, block in blocks]
+        message = {**self._message, "content": content}
+        return AssistantMessage(message, is_whole=self._stopped, error=self._error)
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         parts = self._parts.setdefault(index, {})
@@ -173,9 +170,8 @@ def _decode_object(data: bytes) -> dict[str, Any] | None:
 def render_events(response: AssistantMessage) -> bytes:
     """Return the response as an event stream, each block in one event."""
     message = response.message or {}
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": {**message, "content": []}}
-    ]
+    start = {"type": "message_start", "message": {**message, "content": []}}
+    events: list[dict[str, Any]] = [start]
     for index, block in enumerate(message.get("content") or []):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
@@ -239,9 +235,8 @@ class RequestClassifier:
         try:
             body = _decode_body(data)
         except UNREADABLE:
-            return RequestInfo(
-                RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session
-            )
+            origin = RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE
+            return RequestInfo(origin, agent, session)
         system = _system_text(body.system)
         last = _last_text(body.messages)
         compacts = any(last.startswith(start) for start in _COMPACTION)

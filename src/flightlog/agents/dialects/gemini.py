@@ -47,9 +47,8 @@ class FunctionResult(NamedTuple):
 
 def decode_parts(content: Any) -> tuple[Block, ...]:
     """Return the blocks of a content: a text, a part or a list of both, without tool results."""
-    return tuple(
-        block for part in _iter_parts(content) if (block := _decode_part(part)) is not None
-    )
+    blocks = map(_decode_part, _iter_parts(content))
+    return tuple(block for block in blocks if block is not None)
 
 
 def decode_results(content: Any) -> Iterator[FunctionResult]:
@@ -60,9 +59,8 @@ def decode_results(content: Any) -> Iterator[FunctionResult]:
             error = text_field(response, "error")
             text = error or text_field(response, "output") or text_field(response, "result")
             code = _EXIT_CODE.search(text)
-            yield FunctionResult(
-                text_field(result, "id"), text, bool(error), int(code[1]) if code else None
-            )
+            exit_code = int(code[1]) if code else None
+            yield FunctionResult(text_field(result, "id"), text, bool(error), exit_code)
 
 
 def make_result(result: FunctionResult, status: str = "") -> ToolResult:

@@ -148,11 +148,8 @@ class GeminiDecoder:
         self._context_tokens = usage.total_tokens or self._context_tokens
         words = () if version else (*_decode_thoughts(record), *decode_parts(record.get("content")))
         blocks = (*words, *map(decode_call, objects_field(record, "toolCalls")))
-        new = [
-            block
-            for block in blocks
-            if not isinstance(block, ToolUse) or block.id not in self._calls
-        ]
+        known = self._calls
+        new = [one for one in blocks if not isinstance(one, ToolUse) or one.id not in known]
         self._calls.update(block.id for block in new if isinstance(block, ToolUse))
         return AssistantReply(
             message_id=text_field(record, "id"),
@@ -258,13 +255,8 @@ class GeminiSource(LineSource):
         return files.find_project_root(file)
 
 
+_FIDELITY = Fidelity(client_totals=False, system_prompt=False, permissions=False)
 SOURCE = GeminiSource(
-    LineFormat(
-        agent=files.AGENT_NAME,
-        fidelity=Fidelity(client_totals=False, system_prompt=False, permissions=False),
-        new_decoder=GeminiDecoder,
-        new_counter=GeminiCounter,
-        usage_needles=(b'"gemini"',),
-    ),
+    LineFormat(files.AGENT_NAME, _FIDELITY, GeminiDecoder, GeminiCounter, (b'"gemini"',)),
     files.session_files,
 )

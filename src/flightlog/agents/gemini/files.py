@@ -78,11 +78,8 @@ def _list_project(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
     files = list(_list_chats(chats, damage))
     counts = Counter(file.session for file in files if not file.subagent)
     for file in files:
-        if (
-            file.subagent
-            or counts[file.session] == 1
-            or b'\n{"id":' in _read_head(file.path, _OPENING_BYTES)
-        ):
+        is_only = bool(file.subagent) or counts[file.session] == 1
+        if is_only or b'\n{"id":' in _read_head(file.path, _OPENING_BYTES):
             yield file
 
 

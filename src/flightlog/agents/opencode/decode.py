@@ -81,9 +81,8 @@ class OpenCodeDecoder:
         kind, message = text_field(record, "type"), _Message(record)
         role = text_field(message.data, "role")
         if kind == "session":
-            self._context = RecordContext(
-                cwd=text_field(record, "directory"), version=text_field(record, "version")
-            )
+            cwd, version = text_field(record, "directory"), text_field(record, "version")
+            self._context = RecordContext(cwd=cwd, version=version)
             at_ms = time_field(record, "time_created")
             return [self._entry(message.id, Ignored("session"), at_ms)]
         if kind == "state":
@@ -184,15 +183,8 @@ class OpenCodeDecoder:
     def _entry(
         self, uuid: str, event: Event, at_ms: int = 0, name: str = "0", parent: str = ""
     ) -> Entry:
-        return Entry(
-            event,
-            self._file.session,
-            uuid=uuid,
-            parent_uuid=parent,
-            at_ms=at_ms or None,
-            context=self._context,
-            key=f"{uuid}:{name}",
-        )
+        place, key = (self._file.session, uuid, parent, at_ms or None), f"{uuid}:{name}"
+        return Entry(event, *place, context=self._context, key=key)
 
 
 class _Message(Struct, frozen=True):

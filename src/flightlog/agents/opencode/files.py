@@ -86,9 +86,8 @@ def _list_database(path: str, root: str = "") -> list[ListedSession]:
     with open_database(path) as database:
         known = {row[1] for row in database.execute("PRAGMA table_info(session)")}
         totals = [name for name in TOTALS.values() if name in known]
-        sessions = fetch(
-            ", ".join(("parent_id", _MS.format("time_updated"), *totals)), "session", "id"
-        )
+        columns = ", ".join(("parent_id", _MS.format("time_updated"), *totals))
+        sessions = fetch(columns, "session", "id")
         group = "GROUP BY session_id"
         written = f"COUNT(*), SUM({_MS.format('time_updated')} % {_TIME_END}), {_MS.format('MAX(time_updated)')}"
         messages = fetch(written, "message", "session_id", group)

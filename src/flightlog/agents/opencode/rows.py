@@ -128,9 +128,8 @@ def close_databases() -> None:
 
 def _connect(path: str) -> sqlite3.Connection:
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    database = sqlite3.connect(
-        f"file:{quoted}?mode=ro", uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-    )
+    uri, timeout = f"file:{quoted}?mode=ro", _BUSY_SECONDS
+    database = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
     database.text_factory = _decode_text
     return database
 
@@ -238,11 +237,8 @@ def _message_lines(
             sound.append(line)
         else:
             yield line + b"\n"
-    yield b'%s,"data":%s,"parts":[%s]}\n' % (
-        _encode(head)[:-1],
-        data.replace(b"\n", b" "),
-        b",".join(sound),
-    )
+    joined, body = b",".join(sound), data.replace(b"\n", b" ")
+    yield b'%s,"data":%s,"parts":[%s]}\n' % (_encode(head)[:-1], body, joined)
 
 
 def _is_json(data: bytes) -> bool:

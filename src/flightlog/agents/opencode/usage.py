@@ -27,11 +27,8 @@ ABORTED = "MessageAbortedError"
 def decode_tokens(tokens: dict[str, Any]) -> Usage:
     """Return the `tokens` of a message or of a step."""
     cache = object_field(tokens, "cache")
-    fresh, read, write = (
-        int_field(tokens, "input"),
-        int_field(cache, "read"),
-        int_field(cache, "write"),
-    )
+    fresh = int_field(tokens, "input")
+    read, write = int_field(cache, "read"), int_field(cache, "write")
     output, reasoning = int_field(tokens, "output"), int_field(tokens, "reasoning")
     is_inside = int_field(tokens, "total") in {0, fresh + read + write + output}
     return Usage(fresh, output if is_inside else output + reasoning, read, write)
@@ -40,9 +37,8 @@ def decode_tokens(tokens: dict[str, Any]) -> Usage:
 def is_refused(data: dict[str, Any]) -> bool:
     """Return whether the API answered with an error, so that there is no response to count."""
     error = object_field(data, "error")
-    return bool(int_field(object_field(error, "data"), "statusCode")) and not decode_tokens(
-        object_field(data, "tokens")
-    )
+    is_error = bool(int_field(object_field(error, "data"), "statusCode"))
+    return is_error and not decode_tokens(object_field(data, "tokens"))
 
 
 def is_uncalled(data: dict[str, Any]) -> bool:

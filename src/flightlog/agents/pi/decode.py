@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.session_files import describe_current
@@ -189,18 +189,11 @@ class PiDecoder:
         if all(isinstance(event, Ignored) for event in events):
             # A branch may begin with such an entry; its first prompt then follows the fork itself.
             self._hidden[uuid] = parent
-        return [
-            Entry(
-                event=event,
-                session="",
-                uuid=uuid,
-                parent_uuid=parent,
-                at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
-                context=self._context,
-                key=f"{uuid or entry_name(record, line)}:{index}",
-            )
-            for index, event in enumerate(events)
-        ]
+        at_ms = parse_timestamp_ms(text_field(record, "timestamp"))
+        base = Entry(Ignored(""), "", uuid, parent, at_ms, context=self._context)
+        name = uuid or entry_name(record, line)
+        numbered = enumerate(events)
+        return [replace(base, event=event, key=f"{name}:{index}") for index, event in numbered]
 
     def subagents(self) -> Iterable[SubagentInfo]:
         """Return nothing: Pi has no subagents of its own."""
@@ -270,15 +263,9 @@ class PiSource(LineSource):
         return {"": ThreadContext(tuple(tools.values()), system)} if system or tools else {}
 
 
+_FIDELITY = Fidelity(client_totals=False, subagents=False, permissions=False)
 SOURCE = PiSource(
-    LineFormat(
-        agent="pi",
-        fidelity=Fidelity(client_totals=False, subagents=False, permissions=False),
-        new_decoder=PiDecoder,
-        new_counter=PiCounter,
-        usage_needles=USAGE_NEEDLES,
-        context_needles=CONTEXT_NEEDLES,
-    ),
+    LineFormat("pi", _FIDELITY, PiDecoder, PiCounter, USAGE_NEEDLES, CONTEXT_NEEDLES),
     describe_current,
 )
 
@@ -313,12 +300,8 @@ def _decode_result(message: dict[str, Any]) -> ToolResult:
     detail = dict(object_field(message, "details"))
     if is_error and (ended := _EXIT_CODE.search(text_of(content))):
         detail["exitCode"] = int(ended[1])
-    return ToolResult(
-        tool_call_id=text_field(message, "toolCallId"),
-        content=content,
-        is_error=is_error,
-        detail=detail or None,
-    )
+    call = text_field(message, "toolCallId")
+    return ToolResult(call, content, is_error=is_error, detail=detail or None)
 
 
 def _decode_blocks(content: Any) -> tuple[Block, ...]:
@@ -351,8 +334,8 @@ def _apply_system(
     if message.get("replace") is True:
         sections.clear()
         tools.clear()
-    if said := text_of(_decode_blocks(message.get("content"))):
-        sections[f"#{len(sections)}"] = said
+    if body := text_of(_decode_blocks(message.get("content"))):
+        sections[f"#{len(sections)}"] = body
     for name, text in object_field(message, "sections").items():
         sections[name] = text if isinstance(text, str) else ""
     for tool in list_field(message, "toolsRemoved"):

@@ -92,15 +92,10 @@ class QwenDecoder:
             return None
         uuid = text_field(record, "uuid")
         place = (text_field(record, name) for name in ("cwd", "gitBranch", "version"))
-        base = Entry(
-            Ignored("telemetry"),
-            "",
-            uuid,
-            text_field(record, "parentUuid"),
-            parse_timestamp_ms(text_field(record, "timestamp")),
-            context=RecordContext(*place),
-            key=uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest(),
-        )
+        at_ms = parse_timestamp_ms(text_field(record, "timestamp"))
+        key = uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
+        context, parent = RecordContext(*place), text_field(record, "parentUuid")
+        base = Entry(Ignored("telemetry"), "", uuid, parent, at_ms, context=context, key=key)
         entries = (
             self._decode_telemetry(record, base)
             if find_event(record)
@@ -190,13 +185,9 @@ class QwenDecoder:
     def _note_subagent(self, subagent: str, event: dict[str, Any]) -> None:
         kind, task = text_field(event, "subagent_name"), text_field(event, "subagent_task_name")
         call = subagent.removeprefix(f"{kind}-")
-        self._subagents[subagent] = SubagentInfo(
-            subagent,
-            kind,
-            task,
-            call if call in self._calls else "",
-            is_side_call=kind.startswith("managed-"),
-        )
+        call, is_side_call = call if call in self._calls else "", kind.startswith("managed-")
+        info = SubagentInfo(subagent, kind, task, call, is_side_call=is_side_call)
+        self._subagents[subagent] = info
 
     def _decode_results(self, call: dict[str, Any], parts: object) -> Iterator[Event]:
         display = object_field(call, "resultDisplay")
@@ -317,15 +308,11 @@ def _decode_system(record: dict[str, Any]) -> Event:
     return result
 
 
+_FIDELITY = Fidelity(client_totals=False, system_prompt=False)
+_USAGE_NEEDLES = (API_RESPONSE.encode(), b'"assistant"')
+# With quotes: in a text, such as a prompt about it, they would be escaped.
+_CONTEXT_NEEDLES = (f'"{API_RESPONSE}"'.encode(),)
 SOURCE = LineSource(
-    LineFormat(
-        agent=AGENT_NAME,
-        fidelity=Fidelity(client_totals=False, system_prompt=False),
-        new_decoder=QwenDecoder,
-        new_counter=QwenCounter,
-        usage_needles=(API_RESPONSE.encode(), b'"assistant"'),
-        # With quotes: in a text, such as a prompt about it, they would be escaped.
-        context_needles=(f'"{API_RESPONSE}"'.encode(),),
-    ),
+    LineFormat(AGENT_NAME, _FIDELITY, QwenDecoder, QwenCounter, _USAGE_NEEDLES, _CONTEXT_NEEDLES),
     session_files,
 )

@@ -74,18 +74,16 @@ class ScriptedAgent:
     def run_prompt(self, prompt: str) -> str:
         """Work on `prompt` until the model calls no more tools; return its last text."""
         self._messages.append({"role": "user", "content": prompt})
-        self._write_record(
-            "user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"}
-        )
+        fields = {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"}
+        self._write_record("user", fields)
         for _ in range(self._environment.steps_max):
             reply = self._send_request()
             self.steps += 1
             self._messages.append({"role": "assistant", "content": reply["content"]})
             calls = self._write_reply(reply)
             if not calls:
-                return "\n".join(
-                    block["text"] for block in reply["content"] if block["type"] == "text"
-                )
+                texts = (block for block in reply["content"] if block["type"] == "text")
+                return "\n".join(block["text"] for block in texts)
             results = [self._run_tool(uuid, block) for uuid, block in calls]
             self._messages.append({"role": "user", "content": results})
         text = f"the scripted agent did not finish within {self._environment.steps_max} steps"
@@ -114,15 +112,10 @@ class ScriptedAgent:
             self._messages.append(dict(message))
 
     def _send_request(self) -> dict[str, Any]:
-        messages = [
-            {"role": message["role"], "content": message["content"]} for message in self._messages
-        ]
-        body = {
-            "model": self._environment.model,
-            "max_tokens": 4096,
-            "messages": messages,
-            "tools": [{"name": "Bash"}],
-        }
+        sent = ("role", "content")
+        messages = [{name: message[name] for name in sent} for message in self._messages]
+        body = {"model": self._environment.model, "max_tokens": 4096, "messages": messages}
+        body["tools"] = [{"name": "Bash"}]
         headers = {"content-type": "application/json", SESSION_ID: self._session}
         request = urllib.request.Request(  # noqa: S310 - always http to loopback, made by `serve_scenario`
             f"{self._environment.url}/v1/messages", json.dumps(body).encode(), headers
@@ -137,9 +130,8 @@ class ScriptedAgent:
     def _write_reply(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Write a line for each block, as the client does; return tool calls with their uuids."""
         calls = []
-        message = {
-            key: value for key, value in reply.items() if key not in {"content", "request_id"}
-        }
+        left_out = {"content", "request_id"}
+        message = {key: value for key, value in reply.items() if key not in left_out}
         for index, block in enumerate(reply["content"]):
             own = {**message, "content": [block]}
             record = {"message": own, "apiBlockIndex": index, "requestId": reply["request_id"]}
@@ -150,12 +142,8 @@ class ScriptedAgent:
 
     def _run_tool(self, uuid: str, block: dict[str, Any]) -> dict[str, Any]:
         output, failed = _execute_tool(block["name"], block["input"], self._environment.project)
-        result = {
-            "type": "tool_result",
-            "tool_use_id": block["id"],
-            "content": output,
-            "is_error": failed,
-        }
+        result = {"type": "tool_result", "tool_use_id": block["id"]}
+        result |= {"content": output, "is_error": failed}
         message = {"role": "user", "content": [result]}
         record = {"message": message, "toolUseResult": output, "sourceToolAssistantUUID": uuid}
         self._write_record("user", record, parent=uuid)
@@ -239,9 +227,8 @@ def main(words: list[str]) -> int:
         options.max_turns,
     )
     session = options.session_id or str(uuid.uuid4())
-    _print_record(
-        {"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION}
-    )
+    init = {"type": "system", "subtype": "init", "session_id": session}
+    _print_record({**init, "claude_code_version": VERSION})
     result = {"type": "result", "subtype": "success", "is_error": False, "session_id": session}
     steps = 0
     try:
@@ -251,9 +238,8 @@ def main(words: list[str]) -> int:
         finally:
             steps = agent.steps
     except FlightlogError as error:
-        subtype = (
-            "error_max_turns" if isinstance(error, StepLimitReached) else "error_during_execution"
-        )
+        is_limit = isinstance(error, StepLimitReached)
+        subtype = "error_max_turns" if is_limit else "error_during_execution"
         result |= {"subtype": subtype, "is_error": True, "errors": [error.message]}
     _print_record({**result, "num_turns": steps})
     return int(bool(result["is_error"]))

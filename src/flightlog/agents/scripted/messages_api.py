@@ -59,9 +59,8 @@ def build_response(reply: Reply, model: str, body: Mapping[str, Any], name: str)
 
 def iter_events(response: Mapping[str, Any], chunk_chars: int) -> Iterator[bytes]:
     """Yield a message as the events of a stream."""
-    return (
-        wire.encode_event(event, event["type"]) for event in _list_events(response, chunk_chars)
-    )
+    events = _list_events(response, chunk_chars)
+    return (wire.encode_event(event, event["type"]) for event in events)
 
 
 def response_usage(response: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,10 +95,8 @@ def _build_usage(reply: Reply, body: Mapping[str, Any], content: object) -> dict
         "cache_read_input_tokens": usage.get("cache_read", 0 if is_first else cached),
         "output_tokens": usage.get("output", wire.estimate_tokens(content)),
     } | wire.wire_overrides(reply)
-    writes = {
-        "ephemeral_5m_input_tokens": counts["cache_creation_input_tokens"],
-        "ephemeral_1h_input_tokens": 0,
-    }
+    written = counts["cache_creation_input_tokens"]
+    writes = {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": 0}
     return {**counts, "cache_creation": writes, "service_tier": "standard"}
 
 
@@ -118,10 +115,8 @@ def build_block(block: ScriptedBlock, name: str) -> dict[str, Any]:
 
 def _list_events(message: Mapping[str, Any], chunk_chars: int) -> Iterator[dict[str, Any]]:
     usage = message["usage"] | {"output_tokens": 1}
-    yield {
-        "type": "message_start",
-        "message": {**message, "content": [], "stop_reason": None, "usage": usage},
-    }
+    begun = {**message, "content": [], "stop_reason": None, "usage": usage}
+    yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
     for index, block in enumerate(message["content"]):
         start = {**block, **_EMPTY_FIELDS.get(block["type"], {})}
@@ -151,9 +146,8 @@ def _iter_deltas(block: Mapping[str, Any], chunk_chars: int) -> Iterator[dict[st
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "tool_use":
             yield {"type": "input_json_delta", "partial_json": ""}
-            yield from _split_text(
-                "input_json_delta", "partial_json", json.dumps(block["input"]), chunk_chars
-            )
+            text = json.dumps(block["input"])
+            yield from _split_text("input_json_delta", "partial_json", text, chunk_chars)
 
 
 def _split_text(kind: str, field: str, text: str, size: int) -> Iterator[dict[str, Any]]:

@@ -50,11 +50,8 @@ class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Reject a block that has several kinds, or none."""
-        kinds = [
-            kind
-            for kind in (self.text, self.thinking, self.redacted, self.tool)
-            if kind is not None
-        ]
+        given = (self.text, self.thinking, self.redacted, self.tool)
+        kinds = [kind for kind in given if kind is not None]
         if len(kinds) != 1:
             raise ValueError("a block is one of text, thinking, redacted, tool")
 
@@ -169,9 +166,8 @@ def _nearest_field(message: str) -> str:
     if unknown is None:
         return ""
     kinds = (Scenario, ScenarioRule, RequestCondition, Reply, Failure, ScriptedBlock)
-    return suggest_name(
-        unknown[1], sorted({name for kind in kinds for name in kind.__struct_fields__})
-    )
+    fields = {name for kind in kinds for name in kind.__struct_fields__}
+    return suggest_name(unknown[1], sorted(fields))
 
 
 _SUMMARY = Reply(
@@ -204,9 +200,8 @@ class ScriptedReply(Struct, frozen=True):
 
 def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply | None:
     """Return the reply, or None if no rule matches."""
-    starts = [
-        (_rule_start(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)
-    ]
+    rules = enumerate(scenario.rules)
+    starts = [(_rule_start(rule.when, request), -at, rule) for at, rule in rules]
     matches = [(start, order, rule) for start, order, rule in starts if start is not None]
     if matches:
         start, order, rule = max(matches, key=lambda match: match[:2])
@@ -222,10 +217,8 @@ def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply 
 
 def _rule_start(when: RequestCondition, request: ScriptedRequest) -> int | None:
     """Return the index of the message at which a rule starts, -1 before all, None for no match."""
-    if (when.side, when.compaction) != (
-        request.side and not request.compaction,
-        request.compaction,
-    ):
+    is_side = request.side and not request.compaction
+    if (when.side, when.compaction) != (is_side, request.compaction):
         return None
     if when.subagent is not None and when.subagent != request.subagent:
         return None
@@ -240,9 +233,8 @@ def _rule_start(when: RequestCondition, request: ScriptedRequest) -> int | None:
         return None
     if when.prompt is None:
         return -1
-    return max(
-        (at for at, text in request.prompts if _matches_pattern(when.prompt, text)), default=None
-    )
+    matching = (at for at, text in request.prompts if _matches_pattern(when.prompt, text))
+    return max(matching, default=None)
 
 
 def _matches_pattern(pattern: str | None, text: str) -> bool:

@@ -75,9 +75,8 @@ def serve_scenario(
     state = _ServerState(scenario, (*apis, _COUNTING), keep=keep)
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(state, *arguments))
     server.daemon_threads = True
-    thread = threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
+    often = {"poll_interval": 0.02}
+    thread = threading.Thread(target=server.serve_forever, kwargs=often, daemon=True)
     thread.start()
     try:
         yield ScriptedModel(f"http://127.0.0.1:{server.server_port}", state.requests)
@@ -195,9 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._write_json(200, response, head)
         cut_after = failure.cut_after if failure else None
         self._record_request(exchange, 200, usage if cut_after is None else {})
-        return self._send_stream(
-            reply, api.iter_events(response, reply.chunk_chars), head, cut_after
-        )
+        events = api.iter_events(response, reply.chunk_chars)
+        return self._send_stream(reply, events, head, cut_after)
 
     def _send_stream(
         self,
@@ -207,9 +205,8 @@ class _Handler(BaseHTTPRequestHandler):
         cut_after: int | None,
     ) -> None:
         self.close_connection = True
-        self._send_headers(
-            200, {"content-type": "text/event-stream", "connection": "close", **headers}
-        )
+        kind = {"content-type": "text/event-stream", "connection": "close"}
+        self._send_headers(200, {**kind, **headers})
         with suppress(OSError):  # a killed agent closes the connection in the middle
             for at, event in enumerate(events):
                 if at == cut_after or self.state.closing.is_set():
@@ -242,9 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
         length = str(len(data))
-        self._send_headers(
-            status, {"content-type": "application/json", "content-length": length, **headers}
-        )
+        kind = {"content-type": "application/json", "content-length": length}
+        self._send_headers(status, {**kind, **headers})
         try:
             self.wfile.write(data)
         except OSError:

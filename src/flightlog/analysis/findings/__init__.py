@@ -154,12 +154,8 @@ def draft_finding(
 ) -> FindingDraft:
     """Return a draft with `actions` as evidence, which cost the steps of `spent` or their own."""
     steps = {action.address: action.step for action in (actions if spent is None else spent)}
-    return FindingDraft(
-        kind,
-        title,
-        tuple(dict.fromkeys(action.address for action in actions)),
-        tuple(steps.items()),
-    )
+    evidence = tuple(dict.fromkeys(action.address for action in actions))
+    return FindingDraft(kind, title, evidence, tuple(steps.items()))
 
 
 def describe_finding(finding: Finding) -> str:

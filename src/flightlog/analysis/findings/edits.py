@@ -78,9 +78,8 @@ def find_undone_edits(thread: ActionThread) -> Iterator[tuple[ToolAction, ToolAc
         for edit in action.edits if action.is_successful else ():
             earlier = changes.setdefault(edit.path, [])
             for change in _list_changes(edit):
-                at = next(
-                    (at for at, (_, old) in enumerate(earlier) if _is_undone(old, change)), -1
-                )
+                undone = (at for at, (_, old) in enumerate(earlier) if _is_undone(old, change))
+                at = next(undone, -1)
                 if at >= 0 and not _is_debugging(*change):
                     yield earlier.pop(at)[0], action, edit.path
                 earlier.append((action, change))
@@ -114,11 +113,8 @@ def is_revert(action: ToolAction) -> bool:
 
 def is_commit(action: ToolAction) -> bool:
     """Return whether a command made a commit."""
-    return (
-        _COMMIT.search(action.command) is not None
-        and action.is_successful
-        and bool(commits_of_call(action.call))
-    )
+    is_commit = _COMMIT.search(action.command) is not None and action.is_successful
+    return is_commit and bool(commits_of_call(action.call))
 
 
 def find_discarded_work(thread: ActionThread) -> Iterator[FindingDraft]:
@@ -138,9 +134,8 @@ def find_discarded_work(thread: ActionThread) -> Iterator[FindingDraft]:
             lost, committed = committed, []
         is_stash_back = bool(pops) and index <= pops[-1]
         if discards := _list_discards(action, is_stash_back=is_stash_back):
-            kept = [edit for edit in pending if not _throws_away(discards, edit)]
             lost += [edit for edit in pending if _throws_away(discards, edit)]
-            pending = kept
+            pending = [edit for edit in pending if not _throws_away(discards, edit)]
         elif _COMMIT.search(action.command):
             committed, pending = pending, []
         if lost:
@@ -159,20 +154,16 @@ def find_untested_change(thread: ActionThread) -> Iterator[FindingDraft]:
             continue
         has_tests = has_tests or is_test_run(action) or _TEST_FILE.search(action.path) is not None
         if action.edits and action.is_successful:
-            changed += (
-                [action] if any(_CODE_FILE.search(edit.path) for edit in action.edits) else []
-            )
+            is_code = any(_CODE_FILE.search(edit.path) for edit in action.edits)
+            changed += [action] if is_code else []
         elif changed and _tries_code(action):
             changed, tried, committed = [], True, False
         elif changed and _COMMIT.search(action.command):
             committed = True
     notes = [item for item in thread.turns[-1].items if isinstance(item, Note)]
     prompts = {action.turn.text for action in changed}
-    if (
-        not changed
-        or any(map(_TESTED_ELSEWHERE.search, prompts))
-        or any(note.kind is NoteKind.INTERRUPTION for note in notes)
-    ):
+    is_interrupted = any(note.kind is NoteKind.INTERRUPTION for note in notes)
+    if not changed or any(map(_TESTED_ELSEWHERE.search, prompts)) or is_interrupted:
         return
     files = dict.fromkeys(edit.path for action in changed for edit in action.edits)
     if tried:
@@ -251,11 +242,9 @@ def _list_discards(action: ToolAction, *, is_stash_back: bool) -> list[list[str]
 
 def _throws_away(discards: list[list[str]], action: ToolAction) -> bool:
     """Return whether commands of git throw away what `action` wrote."""
-    return any(
-        word == "." or any(is_below(edit.path, word) for edit in action.edits)
-        for words in discards
-        for word in words
-    )
+    words = {word for words in discards for word in words}
+    paths = [edit.path for edit in action.edits]
+    return any(word == "." or any(is_below(path, word) for path in paths) for word in words)
 
 
 def _tries_code(action: ToolAction) -> bool:

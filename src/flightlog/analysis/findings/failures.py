@@ -137,9 +137,8 @@ def find_repeated_failures(thread: ActionThread) -> Iterator[FindingDraft]:
     keys: dict[str, set[tuple[str, ...]]] = {}  # the runs that a success of this call ends
     for action in thread.actions:
         is_test = is_test_run(action)
-        if action.is_failed or (
-            is_test and not action.call.denial_reason and not has_passed(action)
-        ):
+        is_broken = is_test and not action.call.denial_reason and not has_passed(action)
+        if action.is_failed or is_broken:
             key = _failure_key(action, is_test=is_test)
             runs.setdefault(key, []).append(action)
             keys.setdefault(_subject(action, is_test=is_test), set()).add(key)

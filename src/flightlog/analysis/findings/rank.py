@@ -39,12 +39,8 @@ def find_findings(session: Session) -> tuple[Finding, ...]:
     drafts = [draft for detect in _DETECTORS for thread in threads for draft in detect(thread)]
     if not drafts:
         return ()
-    positions = {
-        address: position
-        for position, address in enumerate(
-            address for thread in threads for address, _ in thread.steps
-        )
-    }
+    addresses = (address for thread in threads for address, _ in thread.steps)
+    positions = {address: position for position, address in enumerate(addresses)}
     subagents = group_by_call(session.subagents)
     found = [
         Finding(

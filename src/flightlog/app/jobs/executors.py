@@ -46,13 +46,8 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
     if work not in ALONE:
         raise Invalid(f"this worker does not know the job kind {work[:40]!r}", hint=_SAME)
     # The prefix ends the process with the thread that waits for it, and so with the worker.
-    words = [
-        *parent_death_prefix(os.environ.get("PATH", os.defpath)),
-        sys.executable,
-        "-m",
-        "flightlog.app.jobs",
-        work,
-    ]
+    prefix = parent_death_prefix(os.environ.get("PATH", os.defpath))
+    words = [*prefix, sys.executable, "-m", "flightlog.app.jobs", work]
     done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
     if done.returncode:
         message, _, hint = done.stderr.decode("utf-8", "replace")[-2000:].partition("\t")
@@ -97,15 +92,8 @@ class DaskExecutor:
         """Run one job on a worker and return its result."""
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
-        future = self._client.submit(
-            carry_out,
-            job.work,
-            job.payload,
-            self._share_bytes(job.shared),
-            key=job.key,
-            pure=True,
-            retries=0,
-        )
+        what = (job.work, job.payload, self._share_bytes(job.shared))
+        future = self._client.submit(carry_out, *what, key=job.key, pure=True, retries=0)
         try:
             result = await self._await_worker(future)
         except KilledWorker as error:
@@ -161,9 +149,8 @@ class DaskExecutor:
             return data
         name = hashlib.sha256(data).hexdigest()[:32]
         if name not in self._shared:
-            self._shared[name] = self._client.submit(
-                _return_bytes, data, key=f"flightlog-shared-{name}", pure=True
-            )
+            key = f"flightlog-shared-{name}"
+            self._shared[name] = self._client.submit(_return_bytes, data, key=key, pure=True)
         return self._shared[name]
 
 

@@ -148,11 +148,8 @@ def _group_rows(group: "GroupSummary") -> list[list[str]]:
     rows = []
     for index, share in enumerate(shares):
         interval = f"{100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %"
-        name = (
-            one_line(share.label or share.name, 60),
-            f"{share.count}/{share.n}",
-            f"{share.share:.0%}",
-        )
+        text = share.label or share.name
+        name = (one_line(text, 60), f"{share.count}/{share.n}", f"{share.share:.0%}")
         rows.append(["" if index else group.name, *name, draw_share_bar(share), interval])
     if len(group.actions) > 10:
         rows.append(["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""])
@@ -207,16 +204,10 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
     else:
         for report in reports:
             _print_lint(report, path)
-        errors, warnings = (
-            sum(map(len, kinds))
-            for kinds in zip(
-                *(_split_by_severity(report.findings) for report in reports), strict=True
-            )
-        )
-        click.echo(
-            f"{pluralize(len(reports), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}",
-            err=True,
-        )
+        found = [finding for report in reports for finding in report.findings]
+        errors, warnings = map(len, _split_by_severity(found))
+        line = f"{pluralize(len(reports), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}"
+        click.echo(line, err=True)
     bad = any(report.findings if strict else not is_sound(report.findings) for report in reports)
     if bad:
         raise click.exceptions.Exit(1)
@@ -249,9 +240,8 @@ def _lint_fields(report: "LintReport") -> dict[str, object]:
 
 def _print_lint(report: "LintReport", root: Path) -> None:
     name = report.path if root.is_file() else str(Path(report.path).relative_to(root))
-    click.echo(
-        f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}"
-    )
+    line = f"{make_inert(name)}: {'ok' if not report.findings else pluralize(len(report.findings), 'finding')}"
+    click.echo(line)
     for finding in report.findings:
         text = make_inert(f"{finding.location}: {finding.message}")
         click.echo(f"  {finding.severity.value:7}  {finding.rule:20}  {text}")
@@ -261,10 +251,7 @@ def _print_lint(report: "LintReport", root: Path) -> None:
             [item.element, f"{item.recorded_count:,}", f"{item.exported_count:,}", item.reason]
             for item in lost
         ]
-        print_table(
-            ["  missing", "recorded", "kept", "reason"],
-            [[f"  {row[0]}", *row[1:]] for row in rows],
-            right=(1, 2),
-        )
+        heads = ["  missing", "recorded", "kept", "reason"]
+        print_table(heads, [[f"  {row[0]}", *row[1:]] for row in rows], right=(1, 2))
     elif report.fidelity is not None:
         click.echo("  complete: nothing of the recording is missing")

@@ -55,11 +55,8 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
         kind = (_format_branch(meta), meta["model"], meta["session_mode"])
         rows.append((name, *kind, *counts, meta["stop_reason"], " ".join(meta["tags"])))
     rows += [_experiment_row(name, attempts) for name, attempts in experiments.items()]
-    print_table(
-        ["run", "branch", "model", "mode", "done", "verified", "steps", "cost", "ended", "tags"],
-        rows,
-        right=(4, 5, 6, 7),
-    )
+    heads = ["run", "branch", "model", "mode", "done", "verified", "steps", "cost", "ended", "tags"]
+    print_table(heads, rows, right=(4, 5, 6, 7))
 
 
 def _experiment_row(name: str, metas: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -96,9 +93,8 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
 
     runtime = open_runtime()
     address = parse_run_address(what)
-    inspection = inspect_address(
-        service.open_run(runtime, runs_dir, address.run), address, runtime.program_path
-    )
+    run = service.open_run(runtime, runs_dir, address.run)
+    inspection = inspect_address(run, address, runtime.program_path)
     print_json(inspection) if as_json else print_inspection(inspection)
 
 
@@ -126,7 +122,8 @@ def print_run(meta: dict[str, Any]) -> None:
     click.echo(make_inert(text))
     if meta["hypothesis"]:
         click.echo(make_inert(f"  {one_line(meta['hypothesis'], 200)}"))
-    for note in (meta["permission_note"], meta["isolation_note"]):
+    problems = (entry["error"] for entry in meta["errors"] if entry["session"] is None)
+    for note in (meta["permission_note"], meta["isolation_note"], *problems):
         if note:
             click.echo(make_inert(f"  note: {note}"))
     rows = []
@@ -150,9 +147,8 @@ def print_run(meta: dict[str, Any]) -> None:
     if meta["total_resamples"] or meta["total_resample_errors"]:
         failed = meta["total_resample_errors"]
         errors = f", {pluralize(failed, 'error')}" if failed else ""
-        click.echo(
-            f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra"
-        )
+        line = f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} extra"
+        click.echo(line)
     for entry in meta.get("file_changes", ())[:40]:
         sizes = f"+{entry['added'] or 0} -{entry['removed'] or 0}"
         click.echo(make_inert(f"  {entry['kind']:<9} {one_line(entry['path'], 100)}  {sizes}"))
@@ -164,37 +160,23 @@ def print_comparison(comparison: dict[str, Any]) -> None:
         click.echo(make_inert(f"{name}: {one_line(' | '.join(map(format_value, values)), 160)}"))
     for session in comparison["sessions"]:
         click.echo(f"session {session['session_index']}")
-        rows = [
-            [
-                group["run_name"],
-                str(group["count"]),
-                ", ".join(f"{count} {reason}" for reason, count in group["stop_reasons"].items()),
-                ", ".join(
-                    f"{verifier['passed']}/{verifier['total']}"
-                    for verifier in group["verifiers"].values()
-                )
-                or "-",
-                *(
-                    _format_spread(group[name])
-                    for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
-                ),
-            ]
-            for group in session["groups"]
-        ]
-        print_table(
-            ["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"],
-            rows,
-            right=(1, 4, 5, 6, 7),
-        )
-        click.echo(
-            f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different"
-        )
+        rows = []
+        for group in session["groups"]:
+            reasons = (f"{count} {reason}" for reason, count in group["stop_reasons"].items())
+            shares = (f"{one['passed']}/{one['total']}" for one in group["verifiers"].values())
+            ended, verified = ", ".join(reasons), ", ".join(shares) or "-"
+            measured = ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
+            spreads = (_format_spread(group[name]) for name in measured)
+            rows.append([group["run_name"], str(group["count"]), ended, verified, *spreads])
+        heads = ["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"]
+        print_table(heads, rows, right=(1, 4, 5, 6, 7))
+        line = f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different"
+        click.echo(line)
         for path in session["files_different"][:20]:
             click.echo(make_inert(f"    {one_line(path, 120)}"))
     if comparison["side_by_side"] is not None:
-        print_side_by_side(
-            comparison["side_by_side"], [group["run_name"] for group in comparison["runs"]]
-        )
+        names = [group["run_name"] for group in comparison["runs"]]
+        print_side_by_side(comparison["side_by_side"], names)
 
 
 def print_side_by_side(comparison: dict[str, Any], names: list[str]) -> None:
@@ -231,11 +213,10 @@ def _print_step(step: dict[str, Any]) -> None:
     request = step["request"]
     if request:
         what = f"{pluralize(request['message_count'], 'message')}, {pluralize(request['size_bytes'], 'byte')}"
-        click.echo(
-            make_inert(
-                f"request {request['index']}: {what}, status {request['status']}, {request['file']}"
-            )
+        line = make_inert(
+            f"request {request['index']}: {what}, status {request['status']}, {request['file']}"
         )
+        click.echo(line)
     else:
         click.echo("request: not captured")
     for thought in step["thinking"]:

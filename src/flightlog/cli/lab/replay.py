@@ -37,11 +37,8 @@ def branch_points(
     if as_json:
         print_json(points)
         return
-    print_table(
-        ["turn", "kind", "why"],
-        [[str(point.turn), point.kind, make_inert(point.reason)] for point in points],
-        right=(0,),
-    )
+    rows = [[str(point.turn), point.kind, make_inert(point.reason)] for point in points]
+    print_table(["turn", "kind", "why"], rows, right=(0,))
     if points:
         command = f"flightlog lab replay {run} --session {session} --turn {points[0].turn}"
         click.echo(spell_hint(command), err=True)
@@ -104,9 +101,8 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
     from flightlog.lab.replay.certificate import replay_meta
 
     runtime = open_runtime(on=arguments["on"])
-    source = service.open_replay_source(
-        runtime, runs_dir, run, arguments["session"], arguments["replicate"] or 0
-    )
+    replicate = arguments["replicate"] or 0
+    source = service.open_replay_source(runtime, runs_dir, run, arguments["session"], replicate)
     if arguments["list_turns"]:
         turns = source.list_turns()
         print_json(turns) if as_json else _print_turns(turns)
@@ -116,15 +112,8 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
     if arguments["arm"] and arguments["cursor"]:
         raise click.UsageError("recorded answers are another arm's: leave --cursor or --arm out")
     arm = configure_arm(runtime, source.run, arguments["arm"]) if arguments["arm"] else ("", None)
-    options = ReplayOptions(
-        arguments["prompt"],
-        arguments["count"],
-        arguments["allow_drift"],
-        arguments["continue_sessions"],
-        arguments["verify"],
-        arguments["cursor"],
-        *arm,
-    )
+    names = ("prompt", "count", "allow_drift", "continue_sessions", "verify", "cursor")
+    options = ReplayOptions(*(arguments[name] for name in names), *arm)
     stores = service.replay_session(runtime, source, turn, options, RunProgress())
     metas = [
         run_meta(store.name, store.config, store.state) | {"replay": replay_meta(store.state)}
@@ -139,9 +128,8 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **argum
 def _print_turns(turns: "list[ReplayTurn]") -> None:
     rows = []
     for turn in turns:
-        tools = one_line(", ".join(turn.tools) or "-", 40) + (
-            " (failed)" if turn.has_failed_call else ""
-        )
+        text = ", ".join(turn.tools) or "-"
+        tools = one_line(text, 40) + (" (failed)" if turn.has_failed_call else "")
         rows.append([str(turn.turn), tools, turn.blocked_reason or "yes", one_line(turn.text, 70)])
     print_table(["turn", "tools", "exact", "text"], rows, right=(0,))
 
@@ -157,32 +145,19 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         first = meta["sessions"][0]
-        rows.append(
-            [
-                meta["run_name"],
-                certificate.get("verdict", "not decided"),
-                str(len(certificate.get("replacements", ()))),
-                first["stop_reason"],
-                _count_passed(first["verifiers"]),
-                str(first["num_turns"]),
-                format_usd(first["total_cost_usd"]),
-            ]
-        )
-    print_table(
-        ["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"],
-        rows,
-        right=(2, 5, 6),
-    )
+        verdict = certificate.get("verdict", "not decided")
+        replaced = str(len(certificate.get("replacements", ())))
+        ended = (first["stop_reason"], _count_passed(first["verifiers"]))
+        counts = (str(first["num_turns"]), format_usd(first["total_cost_usd"]))
+        rows.append([meta["run_name"], verdict, replaced, *ended, *counts])
+    heads = ["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"]
+    print_table(heads, rows, right=(2, 5, 6))
     replay = metas[0]["replay"]
     effects = replay["side_effects_not_restored"]
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
-        click.echo(
-            make_inert(
-                f"not restored: {where}{effect['kind']}: {one_line(effect['description'], 100)}"
-            ),
-            err=True,
-        )
+        text = f"not restored: {where}{effect['kind']}: {one_line(effect['description'], 100)}"
+        click.echo(make_inert(text), err=True)
     if len(effects) > _EFFECTS_MAX:
         line = f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json"
         click.echo(line, err=True)
@@ -191,6 +166,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         if certificate.get("first_difference"):
             where = f"{meta['run_name']}: differs at {certificate['first_difference']}"
             click.echo(make_inert(f"{where}: {_describe_drift(meta, certificate)}"), err=True)
+        elif error := meta["sessions"][0]["error"]:
+            click.echo(make_inert(f"{meta['run_name']}: {one_line(error, 200)}"), err=True)
         later = certificate.get("later_requests") or {}
         if later.get("first_difference"):
             what = f"{later['equal']} of {later['compared']} later requests equal the recorded ones"

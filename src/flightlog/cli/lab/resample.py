@@ -8,7 +8,14 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.lab.inspect import format_usd
-from flightlog.cli.options import AS_JSON, ON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.options import (
+    AS_JSON,
+    ON,
+    RUNS_DIR,
+    SESSION_NUMBER,
+    sending_options,
+    session_options,
+)
 from flightlog.cli.output import format_examples, print_json, print_table, spell_hint
 from flightlog.model.text import make_inert, one_line, pluralize
 
@@ -17,11 +24,10 @@ if TYPE_CHECKING:
 
 
 _COUNT = click.option(
-    "--count",
-    type=click.IntRange(1, 10_000),
-    default=5,
-    show_default=True,
-    help="Samples per request.",
+    "--count", type=click.IntRange(1, 10_000), default=5, show_default=True, help="Samples per request."
+)  # fmt: skip
+_MODELS = click.option(
+    "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
 )
 
 
@@ -42,9 +48,7 @@ _COUNT = click.option(
     help="Turn, instead of a request; may be repeated.",
 )  # fmt: skip
 @_COUNT
-@click.option(
-    "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
-)
+@_MODELS
 @click.option(
     "--variant", "variants", type=click.IntRange(0), multiple=True,
     help="Variant of the request; 0 is the recorded one; may be repeated.",
@@ -130,9 +134,7 @@ def resample(
 @click.option("--drop-thinking", is_flag=True, help="Remove all thinking blocks.")
 @click.option("--label", default="cli-edit", show_default=True, help="Name of the variant.")
 @_COUNT
-@click.option(
-    "--model", "models", multiple=True, help="Model, instead of the recorded one; may be repeated."
-)
+@_MODELS
 @sending_options
 @RUNS_DIR
 @AS_JSON
@@ -163,9 +165,8 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
     sweep = Sweep(
         target[0], target[1], (target[2],), models=arguments["models"], count=arguments["count"]
     )
-    summary = resample_edited(
-        runtime, store, sweep, body, arguments["label"], sent=_send_options(arguments)
-    )
+    sent = _send_options(arguments)
+    summary = resample_edited(runtime, store, sweep, body, arguments["label"], sent=sent)
     print_json(summary) if as_json else _print_batch(summary, store.path)
     return int(bool(summary["errors"] or summary["remaining"]))
 
@@ -175,9 +176,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **argu
     epilog="Example: flightlog lab resample-session my-run --session 2 --count 5",
 )
 @click.argument("run")
-@click.option(
-    "--session", type=click.IntRange(1), default=1, show_default=True, help="Number of the session."
-)
+@SESSION_NUMBER
 @click.option(
     "--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Replicates to add."
 )
@@ -204,14 +203,8 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **arguments: An
     runtime = open_runtime(on=arguments["on"])
     store = service.open_run(runtime, runs_dir, run)
     before = {session.session_dir for session in store.planned_sessions()}
-    rerun_session(
-        runtime,
-        store,
-        arguments["session"],
-        arguments["count"],
-        budget_usd=arguments["max_budget_usd"],
-        tell=RunProgress(),
-    )
+    session, count, budget = (arguments[name] for name in ("session", "count", "max_budget_usd"))
+    rerun_session(runtime, store, session, count, budget_usd=budget, tell=RunProgress())
     meta = run_meta(store.name, store.config, store.state)
     print_json(meta) if as_json else print_run(meta)
     new = [session for session in meta["sessions"] if session["session_dir"] not in before]
@@ -235,14 +228,9 @@ def _send_options(arguments: dict[str, Any]) -> Any:
     from flightlog.lab.resample.service import SamplingOptions
     from flightlog.lab.resample.state import BatchLimits
 
-    limits = BatchLimits(
-        arguments["max_budget_usd"],
-        arguments["parallel"] or 8,
-        arguments["per_minute"],
-        arguments["retries"],
-        arguments["timeout"],
-    )
-    limits = replace(limits, until_width=arguments["until_width"])
+    names = ("max_budget_usd", "parallel", "per_minute", "retries", "timeout")
+    limits = BatchLimits(*(arguments[name] for name in names))
+    limits = replace(limits, parallel=limits.parallel or 8, until_width=arguments["until_width"])
     return SamplingOptions(limits, SamplingProgress(), arguments["base_url"])
 
 
@@ -286,22 +274,12 @@ def _merge_limits(options: Any, sweep: Any, parallel: int | None) -> Any:
 def _print_requests(listed: "list[RequestListing]") -> None:
     rows = []
     for request in listed:
-        origin = (
-            str(request.request_index),
-            str(request.turn or "-"),
-            request.agent_context,
-            request.model,
-        )
+        numbers = (str(request.request_index), str(request.turn or "-"))
         response = one_line(", ".join(request.tools) or request.stop_reason or "no response", 40)
-        result = (
-            response,
-            format_usd(request.cost_usd),
-            str(request.samples or "-"),
-            str(request.variants or "-"),
-        )
-        rows.append(
-            (*origin, str(request.message_count), f"{request.size_bytes / 1000:,.0f}", *result)
-        )
+        sizes = (str(request.message_count), f"{request.size_bytes / 1000:,.0f}")
+        counts = (str(request.samples or "-"), str(request.variants or "-"))
+        origin = (*numbers, request.agent_context, request.model)
+        rows.append((*origin, *sizes, response, format_usd(request.cost_usd), *counts))
     heads = ["request", "turn", "sender", "model", "messages", "kB"]
     heads += ["response", "cost", "samples", "variants"]
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
@@ -321,11 +299,9 @@ def _print_batch(summary: dict[str, Any], run: Path) -> None:
         error for target in summary["targets"] for error in target["errors"]
     ):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
-    cost = (
-        f"about {format_usd(summary['expected_cost_usd'])}"
-        if "expected_cost_usd" in summary
-        else format_usd(summary["cost_usd"])
-    )
+    cost = format_usd(summary["cost_usd"])
+    if "expected_cost_usd" in summary:
+        cost = f"about {format_usd(summary['expected_cost_usd'])}"
     click.echo(f"\n{summary['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
     if summary["remaining"] and summary["stop_reason"] != "dry run":
         left = pluralize(summary["remaining"], "sample")

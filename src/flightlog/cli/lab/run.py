@@ -42,9 +42,8 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     if not (session or arguments["every"] or arguments["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
-    options = CollectOptions(
-        not (arguments["only_list"] or arguments["dry_run"]), *(arguments[name] for name in names)
-    )
+    write = not (arguments["only_list"] or arguments["dry_run"])
+    options = CollectOptions(write, *(arguments[name] for name in names))
     if session and Path(session).exists():
         rows = collect_trajectories(open_runtime(), Path(session), runs_dir)
     else:
@@ -52,9 +51,8 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     if as_json:
         print_json(rows)
     else:
-        print_table(
-            ["session", "run", "state"], [[row.session, row.run_name, row.status] for row in rows]
-        )
+        heads = ["session", "run", "state"]
+        print_table(heads, [[row.session, row.run_name, row.status] for row in rows])
 
 
 class RunProgress:
@@ -73,9 +71,8 @@ class RunProgress:
                 self._answers[session] = self._answers.get(session, 0) + 1
             steps = self._answers.get(session, 0)
             seconds = time.monotonic() - self._began
-            line = make_inert(
-                f"{seconds:7.1f} s  {session:<15} {words or 'working':<18} {steps:>3} responses  ${spent_usd:.4f}"
-            )
+            text = f"{seconds:7.1f} s  {session:<15} {words or 'working':<18} {steps:>3} responses  ${spent_usd:.4f}"
+            line = make_inert(text)
             if words:
                 click.echo(("\r\x1b[K" if self._live else "") + line, err=True)
             elif self._live:
@@ -216,12 +213,8 @@ def track(folder: Path | None, *, off: bool, as_json: bool) -> None:
     runtime = open_runtime()
     if off and folder is None:
         raise click.UsageError("name the FOLDER to stop tracking")
-    listed = (
-        tracked_dirs.list_tracked(runtime)
-        if folder is None
-        else tracked_dirs.track_directory(runtime, folder, off=off)
-    )
-    if as_json:
-        print_json(listed)
-    else:
-        click.echo("\n".join(map(make_inert, listed)) or "no directory is tracked")
+    listed = tracked_dirs.list_tracked(runtime)
+    if folder is not None:
+        listed = tracked_dirs.track_directory(runtime, folder, off=off)
+    lines = "\n".join(map(make_inert, listed)) or "no directory is tracked"
+    print_json(listed) if as_json else click.echo(lines)

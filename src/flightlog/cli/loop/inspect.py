@@ -115,12 +115,10 @@ def logs(written: str, *, follow: bool, as_json: bool, **filters: Any) -> None:
             str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name)
         )
         details = {name: value for name, value in entry["details"].items() if name != "event"}
-        line = one_line(
-            " ".join(
-                [about, *(f"{name}={format_value(value)}" for name, value in details.items())]
-            ),
-            200,
+        text = " ".join(
+            [about, *(f"{name}={format_value(value)}" for name, value in details.items())]
         )
+        line = one_line(text, 200)
         event_id, kind = entry["details"]["event"], entry["event_type"]
         click.echo(make_inert(f"{event_id:>6}  {entry['timestamp']}  {kind:<18} {line}"))
 
@@ -139,9 +137,8 @@ def generate_report(written: str, *, as_json: bool) -> None:
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
     text = write_report(directory, make_redactor(runtime))
-    print_json({"session": directory.name, "report": text}) if as_json else click.echo(
-        make_inert(text), nl=False
-    )
+    fields = {"session": directory.name, "report": text}
+    print_json(fields) if as_json else click.echo(make_inert(text), nl=False)
 
 
 @click.command(epilog="Example: flightlog loop analyze --session session-001")
@@ -167,9 +164,8 @@ def insights(written: str, *, as_json: bool) -> None:
     from flightlog.loop.directories import iter_events
     from flightlog.loop.report import find_insights
 
-    sentences = find_insights(
-        build_account(iter_events(service.find_session(open_runtime(), written)))
-    )
+    whole = build_account(iter_events(service.find_session(open_runtime(), written)))
+    sentences = find_insights(whole)
     if as_json:
         print_json(sentences)
         return
@@ -196,9 +192,8 @@ def compare(written: str, *, as_json: bool) -> None:
         print_json(columns)
         return
     rows = [(label, *values) for label, values in comparison_rows(columns)]
-    print_table(
-        ("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1))
-    )
+    heads = ("", *(column.session for column in columns))
+    print_table(heads, rows, right=tuple(range(1, len(columns) + 1)))
 
 
 def _is_over(loop_session: "LoopSession") -> bool:

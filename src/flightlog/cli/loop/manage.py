@@ -103,6 +103,7 @@ def import_command(file: Path, *, out: Path | None, as_json: bool, **options: An
     Reads a Markdown checklist, a prd.json with `userStories`, or a JSON list of issues. What is
     done already is left out.
     """
+    from flightlog.agents.claude_code import allow_tools
     from flightlog.loop.plan.importer import import_plan
     from flightlog.loop.plan.load import parse_plan
     from flightlog.store.files import create_file
@@ -110,8 +111,7 @@ def import_command(file: Path, *, out: Path | None, as_json: bool, **options: An
     if not any(command.strip() for command in options["verify"]):
         hint = 'name a command that fails unless a task is done: --verify "make test"'
         raise Invalid("nothing would check the agent's work", hint=hint)
-    arguments = ["--allowedTools", ",".join(options["allow"])] if options["allow"] else []
-    text = import_plan(file, options["verify"], options["agent"], arguments)
+    text = import_plan(file, options["verify"], options["agent"], allow_tools(options["allow"]))
     plan = parse_plan(text.encode(), str(file))
     if out is None:
         click.echo(make_inert(text), nl=False)

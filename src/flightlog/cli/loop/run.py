@@ -119,12 +119,9 @@ def resume(
     changes = service.merge_limits(directory, options, allow)
     if reach.detach:
         return _detach(directory, ("steal", "allow", *options), as_json=as_json)
+    mode = session.RunMode.STEAL if steal else session.RunMode.RESUME
     state = service.conduct_session(
-        runtime,
-        directory,
-        reach.terminal(),
-        mode=session.RunMode.STEAL if steal else session.RunMode.RESUME,
-        changes=changes,
+        runtime, directory, reach.terminal(), mode=mode, changes=changes
     )
     return _print_result(state, directory, as_json=as_json)
 
@@ -289,9 +286,8 @@ def _send_request(session: str, request: str, reason: str, *, as_json: bool) -> 
     if not service.send_request(open_runtime(), session, ControlRequest(request, reason=reason)):
         hint = f"flightlog loop status --session {session}"
         raise Conflict(f"{session} is not running", hint=hint)
-    print_outcome(
-        {"session": session, "request": request}, f"asked {session} to {request}", as_json=as_json
-    )
+    outcome = {"session": session, "request": request}
+    print_outcome(outcome, f"asked {session} to {request}", as_json=as_json)
 
 
 def _print_progress(line: str) -> None:

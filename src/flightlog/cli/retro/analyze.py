@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app.runtime import open_runtime
-from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
+from flightlog.cli.output import (
+    Progress,
+    json_option,
+    print_json,
+    print_outcome,
+    print_table,
+    spell_hint,
+)
 from flightlog.cli.retro.feedback import feedback
 from flightlog.cli.retro.issues import find_store, open_store
 from flightlog.model.errors import Invalid, NotFound
@@ -333,7 +340,7 @@ def _load_last_analysis() -> "RetroAnalysis":
 def _print_analysis(analysis: "RetroAnalysis") -> None:
     from flightlog.retro.state import describe_action, describe_applied, describe_trend
 
-    click.echo(make_inert(" ".join(analysis.summary)))
+    click.echo(spell_hint(" ".join(analysis.summary)))
     kind = ""
     for number, one in enumerate(analysis.recommendations, 1):
         if one.kind != kind:
@@ -341,7 +348,7 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
             click.secho(f"\n{kind.replace('-', ' ').capitalize()}", bold=True)
         click.echo(make_inert(f"{number:>2}. {one.title}"))
         facts = (one.detail, describe_trend(one), f"evidence: {' '.join(one.evidence[:3])}")
-        for fact in filter(None, (*facts, describe_action(one))):
+        for fact in filter(None, (*facts, spell_hint(describe_action(one)))):
             click.echo(make_inert(f"    {fact}"))
     for applied in analysis.applied:
         click.echo(make_inert(f"\n{describe_applied(applied)}"))
@@ -353,7 +360,8 @@ def _print_analysis(analysis: "RetroAnalysis") -> None:
 def _print_recommendation(one: "Recommendation") -> None:
     from flightlog.retro.state import describe_action, describe_trend
 
-    facts = (one.title, one.detail, describe_trend(one), one.action.diff, describe_action(one))
+    action = spell_hint(describe_action(one))
+    facts = (one.title, one.detail, describe_trend(one), one.action.diff, action)
     click.echo(make_inert("\n".join(filter(None, facts)) + "\n"))
     quotes = (*one.quotes, *[""] * (len(one.evidence) - len(one.quotes)))
     rows = [(at, one_line(text, 100)) for at, text in zip(one.evidence, quotes, strict=False)]

@@ -97,16 +97,10 @@ def clusters(*, as_json: bool) -> None:
     if as_json:
         print_json(ranked)
         return
-    rows = [
-        (
-            cluster.id,
-            cluster.status,
-            f"{cluster.aggregate_priority:.1f}",
-            str(len(cluster.issue_ids)),
-            one_line(cluster.theme, 60),
-        )
-        for cluster in ranked
-    ]
+    rows = []
+    for cluster in ranked:
+        counts = (f"{cluster.aggregate_priority:.1f}", str(len(cluster.issue_ids)))
+        rows.append((cluster.id, cluster.status, *counts, one_line(cluster.theme, 60)))
     print_table(("cluster", "status", "priority", "issues", "theme"), rows, right=(2, 3))
 
 
@@ -311,6 +305,5 @@ def _print_issues(issues: "Sequence[Issue]") -> None:
          entry.cluster_id, one_line(entry.title, 60))
         for entry in issues
     ]  # fmt: skip
-    print_table(
-        ("issue", "status", "severity", "seen", "priority", "cluster", "title"), rows, right=(3, 4)
-    )
+    heads = ("issue", "status", "severity", "seen", "priority", "cluster", "title")
+    print_table(heads, rows, right=(3, 4))

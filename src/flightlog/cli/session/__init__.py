@@ -158,7 +158,7 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     archive = open_archive(runtime)
     found = archive.search_index.search_records(query, limit)
     rows = archive.usage_pipeline.session_rows({result.hit.session for result in found.results})
-    costs = {session: row.cost.usd for session, row in rows.items()}
+    costs = {session: row.cost for session, row in rows.items()}
     hits = locate_results(archive, found.results, costs)
     archive.usage_pipeline.save()
     if as_json:

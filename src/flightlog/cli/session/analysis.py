@@ -149,7 +149,10 @@ def _print_session(
             format_timestamp(outcome.at_ms, zone, "%m-%d %H:%M:%S"),
             outcome.verdict.value,
             ", ".join(outcome.causes),
-            one_line("; ".join(filter(None, (it.detail for it in outcome.changes))), CHANGE_CHARS),
+            one_line(
+                "; ".join(change.detail for change in outcome.changes if change.detail),
+                CHANGE_CHARS,
+            ),
             ", ".join(outcome.done_by),
             f"{outcome.recached_tokens:,}" if outcome.verdict.is_miss else "",
             _format_extra(outcome.extra_cost_usd) if outcome.verdict.is_miss else "",
@@ -192,14 +195,10 @@ def _print_archive(
     if not rows:
         click.echo(f"no cache misses in {pluralize(len(analyses), 'session')}", err=True)
         return
-    cells = [
-        [
-            key or "?",
-            *(f"{count:,}" for count in (row.misses, row.sessions, row.recached_tokens)),
-            _format_extra(row.extra_cost_usd),
-        ]
-        for key, row in (*rows, ("total", totals))
-    ]
+    cells = []
+    for key, row in (*rows, ("total", totals)):
+        numbers = (f"{count:,}" for count in (row.misses, row.sessions, row.recached_tokens))
+        cells.append([key or "?", *numbers, _format_extra(row.extra_cost_usd)])
     heads = [by, "misses", "sessions", "tokens written again", "extra cost"]
     print_table(heads, cells, right=(1, 2, 3, 4))
     known = sum(analysis.has_request_log for analysis in analyses)
@@ -377,15 +376,10 @@ def print_findings(session: str, options: dict[str, Any]) -> None:
         return
     shown = found[: options["limit"]] if options["limit"] else found
     names = unique_prefixes(archive.recordings)
-    rows = [
-        [
-            _format_extra(finding.cost_usd),
-            finding.kind,
-            names[parse_address(finding.address).session] + short_address(finding.address),
-            finding.title,
-        ]
-        for finding in shown
-    ]
+    rows = []
+    for finding in shown:
+        begins = names[parse_address(finding.address).session] + short_address(finding.address)
+        rows.append([_format_extra(finding.cost_usd), finding.kind, begins, finding.title])
     if rows:
         print_table(["cost", "kind", "begins at", "what happened"], rows, right=(0,))
         click.echo(spell_hint(f"see a step: {_open_command(archive)} '{rows[0][2]}'"), err=True)

@@ -53,14 +53,9 @@ def show(address: str, *, full: bool, brief: bool, as_json: bool) -> None:
         part = find_part(replace(recorded, title=recorded.heading), parsed)
         print_json(part if is_part else asdict(part) | {"findings": findings})
         return
-    options = RenderOptions(
-        runtime.zone,
-        full,
-        partial(archive.read_spilled_output, recorded.id),
-        name_program(),
-        read_own_usage(archive, recorded.id),
-        tuple(map(describe_finding, findings)),
-    )
+    outputs = partial(archive.read_spilled_output, recorded.id)
+    usage, notes = read_own_usage(archive, recorded.id), tuple(map(describe_finding, findings))
+    options = RenderOptions(runtime.zone, full, outputs, name_program(), usage, notes)
     whole = render_session(recorded, options)
     lines = render_passage(recorded, parsed, options) if is_part else whole
     print_story(select_brief(lines) if brief else lines, paged=True)

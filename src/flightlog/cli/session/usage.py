@@ -9,12 +9,13 @@ import click
 from msgspec.structs import asdict
 
 from flightlog.agents import agent_label
-from flightlog.cli.output import print_rows, print_table, spell_hint
+from flightlog.cli.output import print_rows, print_table, repeat_command
 from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import make_inert, pluralize
 from flightlog.model.usage import (
     Breakdown,
     Cost,
+    CostSource,
     UsageRow,
     format_cost,
     format_tokens,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 BAR_CELLS = 8
 _BY_TIME = {Breakdown.DAY, Breakdown.MONTH, Breakdown.BLOCK}
-_USAGE_LAYOUT = TableLayout(right=(1, 2, 3, 4, 5), dropped=(6, 4, 3, 1, 2, 7), least={0: 10, 7: 12})
+_USAGE_LAYOUT = TableLayout(right=(1, 2, 3, 4, 5), dropped=(6, 4, 3, 1, 2, 7), least={0: 26, 7: 12})
 
 
 def print_usage_report(
@@ -82,14 +83,12 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
         shown.sort(key=lambda row: -(row.cost.usd or 0.0))
     names = unique_prefixes(row.key for row in report.rows) if by_session else {}
     most = max((row.cost.usd or 0.0 for row in shown), default=0.0)
-    rows = [
-        [
-            *_usage_cells(row, names.get(row.key) or _shown_key(row, report.by)),
-            cost_bar(row.cost.usd or 0.0, most),
-            (titles or {}).get(row.key, ""),
-        ]
-        for row in shown
-    ]
+    rows = []
+    for row in shown:
+        label = agent_label(row.key) if report.by is Breakdown.AGENT else row.key
+        cells = _usage_cells(row, names.get(row.key) or label)
+        bar = cost_bar(row.cost.usd or 0.0, most)
+        rows.append([*cells, bar, (titles or {}).get(row.key, "")])
     rows.append([*_usage_cells(report.total, "total"), "", ""])
     heads = [report.by.value, "input", "output", "cache read", "cache write", "cost", "", "title"]
     print_rows(heads, rows, _USAGE_LAYOUT)
@@ -101,22 +100,19 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
         line = f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor"
         click.echo(line, err=True)
     if report.total.unpriced_models:
-        line = f"no price known for: {make_inert(', '.join(report.total.unpriced_models))}"
+        line = f"no price known for: {make_inert(', '.join(model or '?' for model in report.total.unpriced_models))}"
         click.echo(line, err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 
 def _print_gaps(report: UsageReport, names: Mapping[str, str]) -> None:
     click.echo("\ncounted by the client, but not recorded (negative: recorded, but not counted):")
-    rows = [
-        [
-            names.get(gap.session, gap.session[:8]),
-            f"{gap.usage.total_tokens:,}",
-            "unknown" if gap.cost_usd is None else f"${gap.cost_usd:,.4f}",
-            gap.reason.value,
-        ]
-        for gap in report.gaps
-    ]
+    rows = []
+    for gap in report.gaps:
+        name, tokens = names.get(gap.session, gap.session[:8]), f"{gap.usage.total_tokens:,}"
+        is_known = gap.cost_usd is not None
+        cost = format_cost(Cost(gap.cost_usd, CostSource.TABLE)) if is_known else "unknown"
+        rows.append([name, tokens, cost, gap.reason.value])
     print_table(["session", "tokens", "cost", "reason"], rows, right=(1, 2))
 
 
@@ -134,20 +130,11 @@ def _print_block(block: BlockProjection) -> None:
     click.echo(f"active block: {amounts}, about ${block.projected_usd:,.2f} at its end in {left}")
 
 
-def _shown_key(row: UsageRow, by: Breakdown) -> str:
-    return agent_label(row.key) if by is Breakdown.AGENT else row.key
-
-
 def _print_client_units(report: UsageReport) -> None:
     """Print what clients count instead of dollars; only a report by session reads it."""
-    clients = (
-        [item.client for item in report.reconciliations] if report.by is Breakdown.SESSION else []
-    )
-    rows = [
-        [client.session[:8], ", ".join(format_units(client))]
-        for client in clients
-        if client.known_units
-    ]
+    compared = report.reconciliations if report.by is Breakdown.SESSION else ()
+    clients = [item.client for item in compared if item.client.known_units]
+    rows = [[client.session[:8], ", ".join(format_units(client))] for client in clients]
     if rows:
         click.echo("\ncounted by the client, not in dollars:")
         print_table(["session", "amount"], rows)
@@ -163,8 +150,8 @@ def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
         usd = f"${total.estimated_cost_usd:,.4f}"
         click.echo(f"estimated from the text, not in the table: {text}, {usd}")
     elif total.cost.lacks_tokens:
-        line = "≥: not all output was recorded: flightlog session usage --estimate"
-        click.echo(spell_hint(line), err=True)
+        line = f"≥: not all output was recorded: {repeat_command(estimate=True)}"
+        click.echo(line, err=True)
 
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:

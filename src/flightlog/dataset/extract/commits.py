@@ -92,6 +92,7 @@ def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[An
 
 def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRow:
     local = datetime.fromisoformat(commit.at)
+    pause_s = None if before_ms is None else (commit.at_ms - before_ms) // 1000
     return CommitRow(
         id=commit.hash[:12],
         hash=commit.hash,
@@ -108,9 +109,7 @@ def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> C
         is_initial=not commit.parents,
         rev=1 if maker else 0,
         files_left_out=max(len(commit.files) - FILES_MAX, 0),
-        seconds_since_last_commit=(commit.at_ms - before_ms) // 1000
-        if before_ms is not None
-        else None,
+        seconds_since_last_commit=pause_s,
         session_id=short_session_id(maker[0]) if maker else None,
         related_chats=[maker[1]] if maker else [],
     )

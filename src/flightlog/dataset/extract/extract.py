@@ -91,12 +91,8 @@ def read_window(
         if isinstance(entry.event, UserPrompt) and entry.uuid and not entry.subagent:
             offsets.setdefault(entry.uuid, entry.offset)
     titled = any(isinstance(entry.event, SessionTitled) for entry in entries)
-    return SessionWindow(
-        fold_session(recording.session, recording.agent, price, items),
-        offsets,
-        len(entries),
-        titled,
-    )
+    session = fold_session(recording.session, recording.agent, price, items)
+    return SessionWindow(session, offsets, len(entries), titled)
 
 
 def sum_session(
@@ -339,13 +335,11 @@ def _next_progress(
     }
     if start_of_next is None:
         return replace(progress, row_digests={**subagents, **written})
-    before = sum_session(
-        window, progress.before, window.closed_turns, str(context.dirs.repository.top)
-    )
+    top = str(context.dirs.repository.top)
+    before = sum_session(window, progress.before, window.closed_turns, top)
     names = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
-    before = replace(
-        before, commits=names, title=context.redactor.redactor.redact_string(before.title)
-    )
+    title = context.redactor.redactor.redact_string(before.title)
+    before = replace(before, commits=names, title=title)
     open_rows = {key: written[key] for key in map(key_of, _open_rows(window, rows))}
     path, start, uuid = start_of_next
     return replace(

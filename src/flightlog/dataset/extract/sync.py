@@ -90,6 +90,7 @@ def _legacy_chat(record: dict[str, Any]) -> Row:
     prompt = record.get("input", record.get("query"))
     answer = record.get("output", record.get("response"))
     files = [*_name_list(record, "files_referenced"), *_name_list(record, "files_modified")]
+    names = ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit")
     return {
         "id": record.get("id", ""),
         "timestamp": _normalize_time(record.get("timestamp")),
@@ -103,9 +104,7 @@ def _legacy_chat(record: dict[str, Any]) -> Row:
         "uuid": str(record.get("uuid") or ""),
         "rev": 0,
         **_legacy_feedback(record.get("user_feedback", record.get("feedback"))),
-    } | _present_fields(
-        record, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit")
-    )
+    } | _present_fields(record, names)
 
 
 def _legacy_feedback(value: object) -> Row:
@@ -217,9 +216,8 @@ def _search_session(context: ExtractContext, recording: SessionFiles) -> None:
     known = recall_session(context.dirs.state_dir, recording.session)
     searched = search_values(recording.files, known.searches, context.redactor)
     if searched != known.searches:
-        remember_session(
-            context.dirs.state_dir, recording.session, replace(known, searches=searched)
-        )
+        progress = replace(known, searches=searched)
+        remember_session(context.dirs.state_dir, recording.session, progress)
 
 
 def _write_cache(dirs: DatasetDirs) -> None:

@@ -78,6 +78,7 @@ def session_row(
     started = total.started_ms or session.started_ms
     title = " ".join((total.title or session.title).split())
     ended = session.ended_ms or started or 0
+    cost_usd = total.cost_usd + sum(agent.cost_usd for agent in subagents)
     return SessionRow(
         id=session_name(session.id, started),
         started_at=format_row_time(started),
@@ -100,9 +101,7 @@ def session_row(
         tools_used=dict(sorted(total.tools.items())),
         files_modified=total.files[:FILES_MAX],
         models=total.models,
-        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in subagents), 6)
-        if total.steps
-        else None,
+        cost_usd=round(cost_usd, 6) if total.steps else None,
     )
 
 

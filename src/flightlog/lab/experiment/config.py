@@ -264,7 +264,7 @@ def resolve_references(
 
 def arm_differences(arms: Sequence[ExperimentArm]) -> dict[str, list[Any]]:
     """Return the settings in which arms differ, each with its value for every arm."""
-    rows = [msgspec.to_builtins(arm) for arm in arms]
+    rows = [msgspec.to_builtins(arm) | {"agent": arm.engine} for arm in arms]
     return {
         key: [row[key] for row in rows]
         for key in (rows[0] if rows else ())
@@ -287,9 +287,8 @@ def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _resolve_task(data: Any, folder: Path) -> dict[str, Any]:
     """Return a task with absolute paths; raise Misconfigured if it names a container."""
     if not isinstance(data, dict):
-        raise Misconfigured(
-            "a task is a mapping", hint="it needs id, prompt, and repo or directory"
-        )
+        hint = "it needs id, prompt, and repo or directory"
+        raise Misconfigured("a task is a mapping", hint=hint)
     if named := next((key for key in _CONTAINER_KEYS if key in data), ""):
         raise Misconfigured(
             f"task {str(data.get('id', '?'))[:60]} names a container (`{named}`), and flightlog starts none: "
@@ -365,9 +364,8 @@ def convert_to(data: Any, kind: type[_T]) -> _T:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         text = describe_type_error(str(error))
-        raise Misconfigured(
-            f"the experiment cannot be used: {text}", hint=_field_hint(text)
-        ) from error
+        hint = _field_hint(text)
+        raise Misconfigured(f"the experiment cannot be used: {text}", hint=hint) from error
 
 
 def _field_hint(message: str) -> str:

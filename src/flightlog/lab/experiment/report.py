@@ -22,6 +22,7 @@ from flightlog.lab.experiment.scores import (
     deciding_step,
     detectable_difference,
     estimate_arm,
+    scored_tasks,
 )
 from flightlog.lab.experiment.store import AttemptScored, ExperimentStore
 from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_path_lines
@@ -34,6 +35,7 @@ MEASURE_NAMES = dict(
 )
 _STEPS_SHOWN = 60  # around the deciding step, so that a page of many attempts stays readable
 _DIVERGENCE_LINES = 40
+_WHOLE_FROM = 1_000  # larger amounts are shown without decimals and exponents
 
 
 class ReportCell(Struct, frozen=True):
@@ -69,7 +71,7 @@ class ExperimentReport(Struct, frozen=True):
     planned: int
     cost_usd: float
     max_budget_usd: float | None
-    detectable_difference: float
+    detectable_difference: float | None
     arm_differences: dict[str, list[Any]]
     arms: list[ArmEstimate]
     comparisons: list[ArmComparison]
@@ -77,6 +79,7 @@ class ExperimentReport(Struct, frozen=True):
     divergence: dict[str, list[str]]
     tasks: list[str]
     damage: int = 0
+    unscored_tasks: list[str] = []
 
 
 def report_experiment(store: ExperimentStore) -> ExperimentReport:
@@ -111,6 +114,7 @@ def build_report(
         {task.id: list(_divergence_lines(task.id, scored)) for task in config.tasks},
         [task.id for task in config.tasks],
         damage,
+        sorted({task.id for task in config.tasks} - set(scored_tasks(config))),
     )
 
 
@@ -123,32 +127,20 @@ def _report_cell(
     turn = deciding_step(result, list(results.values()), config.pass_outcome)
     command = f"flightlog lab replay {shlex.quote(result.run)} --turn {turn}"
     others = (arm.name for arm in config.arms if arm.name != cell.arm)
+    passed = (result.passed.get(config.pass_outcome), result.passed)
+    commands = {name: f"{command} --arm {name}" for name in others}
     return ReportCell(
-        *cell,
-        result.scores,
-        result.session,
-        result.run,
-        result.passed.get(config.pass_outcome),
-        result.passed,
-        result.stop_reason,
-        turn,
-        f"{command} --prompt TEXT",
-        result.error,
-        {name: f"{command} --arm {name}" for name in others},
+        *(*cell, result.scores, result.session, result.run, *passed, result.stop_reason),
+        *(turn, f"{command} --prompt TEXT", result.error, commands),
     )
 
 
 def _divergence_lines(task: str, results: Sequence[AttemptScored]) -> Iterator[str]:
     """Yield the tree of what the attempts at a task did; nothing if all did the same."""
-    paths = [
-        ActionPath(
-            result.arm,
-            str(result.attempt),
-            tuple(Action("", key, label) for key, label in result.actions),
-        )
-        for result in results
-        if result.task == task
-    ]
+    paths = []
+    for result in (result for result in results if result.task == task):
+        actions = tuple(Action("", key, label) for key, label in result.actions)
+        paths.append(ActionPath(result.arm, str(result.attempt), actions))
     lines = list(iter_path_lines(build_path_tree(paths), 80))
     yield from lines[:_DIVERGENCE_LINES] if len(lines) > 1 else ()
 
@@ -187,7 +179,8 @@ def format_amount(outcome: str, value: float | None) -> str:
         return "?"
     if outcome == "cost_usd":
         return f"{'-' if value < 0 else ''}${abs(value):.4f}"
-    return f"{value:,.4g}{' s' if outcome == 'latency_s' else ''}"
+    digits = ",.0f" if abs(value) >= _WHOLE_FROM else ".4g"
+    return f"{value:{digits}}{' s' if outcome == 'latency_s' else ''}"
 
 
 def _format_percent(share: float | None) -> str:
@@ -216,21 +209,27 @@ def describe_comparison(comparison: ArmComparison) -> str:
 def summarize_design(report: ExperimentReport) -> str:
     """Return what the experiment can show, before it is paid for."""
     counts = (len(report.tasks), "task"), (len(report.arms), "arm"), (report.attempts, "attempt")
+    listed = ", ".join(pluralize(*count) for count in counts)
+    text = f"{listed} each; the primary outcome is {report.primary}. "
+    if report.unscored_tasks:
+        text += f"Tasks without it are not in pass@1: {', '.join(report.unscored_tasks)}. "
+    smallest = report.detectable_difference
+    if len(report.arms) == 1:
+        return text + "One arm is compared with none."
+    if smallest is None:
+        return text + "With so few attempts no difference between two arms can be found."
+    unit = "standard deviations" if report.primary in MEASURES else "percentage points"
+    size = f"{smallest:.1f}" if report.primary in MEASURES else f"{100 * smallest:.0f}"
     return (
-        f"{', '.join(pluralize(*count) for count in counts)} each; the primary outcome is "
-        f"{report.primary}. A difference of about {100 * report.detectable_difference:.0f} "
-        "percentage points between two arms is found in 80 of 100 such experiments."
+        f"{text}A difference of about {size} {unit} between two arms is found in 80 of 100 "
+        "such experiments."
     )
 
 
 def render_markdown(report: ExperimentReport) -> str:
     """Return the report as Markdown."""
-    lines = [
-        f"# {one_line(report.name, 100)}",
-        "",
-        _escape_markdown(one_line(report.hypothesis, 400)),
-        "",
-    ]
+    hypothesis = _escape_markdown(one_line(report.hypothesis, 400))
+    lines = [f"# {one_line(report.name, 100)}", "", hypothesis, ""]
     progress = f"{report.done} of {report.planned} attempts have a result, ${report.cost_usd:.4f}."
     design = _escape_markdown(f"{summarize_design(report)} {progress}")
     lines += [design, "", *_table_lines(*arm_table(report)), ""]
@@ -238,7 +237,7 @@ def render_markdown(report: ExperimentReport) -> str:
         rows = [[arm.name, str(value)] for arm, value in zip(report.arms, values, strict=True)]
         lines += [*_table_lines(["arm", key], rows), ""]
     lines += [f"- {_escape_markdown(describe_comparison(found))}." for found in report.comparisons]
-    lines += ["", "Each mark is an attempt: ✓ passed, ✗ failed, · not run yet.", ""]
+    lines += ["", "Each mark is an attempt: ✓ passed, ✗ failed, ? unknown, · not run yet.", ""]
     lines += _table_lines(*grid_table(report))
     for task, tree in report.divergence.items():
         if tree:
@@ -285,7 +284,8 @@ def render_html(
         describe=describe_comparison,
         design=summarize_design(report),
         finding=FINDING,
-        points=_scatter_points(report),
+        points=_scatter_points(report, _largest_cost(report)),
+        widest=_largest_cost(report),
         line=one_line,
     )
 
@@ -300,12 +300,16 @@ def _steps_shown(result: AttemptScored, cell: ReportCell) -> list[tuple[int, str
     return [(number, label, number == cell.deciding_turn) for number, (_, label) in shown]
 
 
-def _scatter_points(report: ExperimentReport) -> list[tuple[str, float, float]]:
+def _largest_cost(report: ExperimentReport) -> float:
+    """Return the largest mean cost of an arm, where the axis of costs ends."""
+    costs = (arm.outcomes.get("cost_usd") for arm in report.arms)
+    return max((cost.mean for cost in costs if cost), default=0.0)
+
+
+def _scatter_points(report: ExperimentReport, widest: float) -> list[tuple[str, float, float]]:
     """Return each arm's mean cost and score as fractions of the drawing's width and height."""
-    arms = [(arm, arm.outcomes.get("cost_usd")) for arm in report.arms]
-    widest = max((cost.mean for _, cost in arms if cost), default=0.0) or 1.0
     return [
-        (arm.name, cost.mean / widest, arm.pass_at_1)
-        for arm, cost in arms
-        if cost and arm.pass_at_1 is not None
+        (arm.name, cost.mean / (widest or 1.0), arm.pass_at_1)
+        for arm in report.arms
+        if (cost := arm.outcomes.get("cost_usd")) and arm.pass_at_1 is not None
     ]

@@ -265,24 +265,14 @@ def score_run(run: RunStore, cell: Cell) -> AttemptScored:
         "steps": float(len(every)) if session else None,
         "tool_errors": float(sum(call.is_error for call in calls)) if session else None,
     }
-    actions = [action_of_step(step, run.config.work_dir) for step in steps]
-    return AttemptScored(
-        *cell,
-        run.name,
-        attempt.session_id,
-        attempt.stop_reason,
-        passed,
-        scores,
-        run.state.spent_usd,
-        tuple(
-            (
-                hashlib.blake2b(action.key.encode(), digest_size=6).hexdigest(),
-                one_line(action.label, _LABEL_CHARS),
-            )
-            for action in actions
-        ),
-        one_line(attempt.end.error, 300) if attempt.end else "",
-    )
+    actions = []
+    for action in (action_of_step(step, run.config.work_dir) for step in steps):
+        key = hashlib.blake2b(action.key.encode(), digest_size=6).hexdigest()
+        actions.append((key, one_line(action.label, _LABEL_CHARS)))
+    ended = (run.name, attempt.session_id, attempt.stop_reason)
+    error = one_line(attempt.end.error, 300) if attempt.end else ""
+    spent = run.state.spent_usd
+    return AttemptScored(*cell, *ended, passed, scores, spent, tuple(actions), error)
 
 
 def _read_scores(name: str, output: str, *, passed: bool) -> dict[str, float]:
@@ -321,11 +311,8 @@ def open_experiment(runtime: Runtime, runs_dir: Path, name: str) -> ExperimentSt
             f"several experiments start with {name[:60]!r}", hint=f"use a longer prefix: {listed}"
         )
     if not exact or not name:
-        hint = (
-            "flightlog lab experiment status"
-            if list_experiments(runs_dir)
-            else "flightlog lab experiment run FILE"
-        )
+        verb = "status" if list_experiments(runs_dir) else "run FILE"
+        hint = f"flightlog lab experiment {verb}"
         raise NotFound(f"no such experiment: {name[:60]!r} in {runs_dir}", hint=hint)
     return ExperimentStore(exact[0], runtime)
 

@@ -18,13 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.lab.experiment.config import Cell, ExperimentConfig
-from flightlog.lab.experiment.tasks import freeze_files
+from flightlog.lab.experiment.tasks import ARMS, FILES, TASKS, freeze_files
 from flightlog.model.errors import Conflict, Damage, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.tiers import layout_of, render_gitignore
 from flightlog.privacy.trust import open_trust
 from flightlog.store import files
-from flightlog.store.directories import create_dir
+from flightlog.store.directories import create_dir, remove_tree
 from flightlog.store.journal import Journal, JournalRecord
 from flightlog.store.locks import find_holder
 
@@ -125,6 +125,13 @@ class ExperimentStore:
         is_running = find_holder(self.path / LOCK) is not None
         return ExperimentStatus(self.name, *counts, self.config.max_budget_usd, is_running)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an event or a run is on record, or another process is at work on it."""
+        if self._journal.path.exists() or self.status.is_running:
+            return True
+        return any(self.run_path(cell).exists() for cell in self.config.cells())
+
     def pending_cells(self) -> list[Cell]:
         return [cell for cell in self.config.cells() if cell not in self.results]
 
@@ -159,10 +166,16 @@ class ExperimentStore:
 def create_experiment(
     runtime: Runtime, path: Path, config: ExperimentConfig, text: str
 ) -> ExperimentStore:
-    """Create the experiment's directory with copies of all it needs; raise Conflict if it exists."""
+    """Create the experiment's directory with copies of all it needs.
+
+    One of which no attempt has begun, as after a failed setup, is replaced; raise Conflict for others.
+    """
     if not create_dir(path) and (path / CONFIG).exists():
-        hint = f"continue it: flightlog lab experiment resume {path.name}"
-        raise Conflict(f"an experiment of this name exists: {path}", hint=hint)
+        if ExperimentStore(path, runtime).has_begun:
+            hint = f"continue it: flightlog lab experiment resume {path.name}"
+            raise Conflict(f"an experiment of this name exists: {path}", hint=hint)
+        for name in (TASKS, FILES, ARMS):
+            remove_tree(path / name)
     if (path / "config.yaml").exists():
         raise Conflict(
             f"a run of this name exists: {path}", hint="give the experiment another `name`"
@@ -183,8 +196,6 @@ def _decode_config(data: bytes, path: Path) -> tuple[str, ExperimentConfig]:
     try:
         frozen = decode(data)
     except msgspec.DecodeError as error:
-        raise Invalid(
-            f"the experiment cannot be read: {path}: {error}",
-            hint="run it again under another name",
-        ) from error
+        hint = "run it again under another name"
+        raise Invalid(f"the experiment cannot be read: {path}: {error}", hint=hint) from error
     return frozen.id, frozen.config

@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from flightlog.agents import find_memory_file
+from flightlog.agents.claude_code import PROJECT_SETTINGS
 from flightlog.lab.config import CommandConfig, RunConfig, VerifierConfig
 from flightlog.lab.experiment.config import (
     ExperimentConfig,
@@ -31,6 +33,7 @@ from flightlog.lab.replay.certificate import OVERLAY
 from flightlog.lab.runner.commands import run_with_timeout
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
 from flightlog.store.directories import copy_tree, create_dir, remove_tree
 from flightlog.store.files import create_file, ensure_dir, replace_file, resolve_inside
@@ -109,7 +112,7 @@ def prepare_task(
             output = result.output.strip()[-_OUTPUT_SHOWN:]
             raise Unavailable(
                 f"the setup of task {task.id} failed with {result.exit_code}: {output or command}",
-                hint=f"correct the command, then continue: flightlog lab experiment resume {experiment.name}",
+                hint="correct the command, then run the file again",
             )
     create_file(done, b"")
 
@@ -131,9 +134,8 @@ def _check_out(task: ExperimentTask, folder: Path) -> None:
         word = f"{commit}^{{commit}}"
         found = PersonGit(Path(task.repo)).run_git("rev-parse", "--verify", "--quiet", word)
         if found.exit_code:
-            raise NotFound(
-                f"{task.repo} has no commit {commit[:60]}", hint=f"correct it in task {task.id}"
-            )
+            hint = f"correct it in task {task.id}"
+            raise NotFound(f"{task.repo} has no commit {commit[:60]}", hint=hint)
         commit = found.stdout.decode().strip()
     git.run_git("init", "--quiet", "--initial-branch=main").require_success()
     git.run_git("fetch", "--quiet", "--no-tags", task.repo, commit).require_success()
@@ -144,28 +146,23 @@ def _task_environment(
     environ: Mapping[str, str], config: ExperimentConfig, task: ExperimentTask
 ) -> dict[str, str]:
     names = (*_PLAIN_VARIABLES, *config.variables)
-    kept = {name: environ[name] for name in names if name in environ}
-    return kept | resolve_references(task.env, config.variables, environ)
+    inherited = {name: environ[name] for name in names if name in environ}
+    return inherited | resolve_references(task.env, config.variables, environ)
 
 
 def freeze_files(experiment: Path, config: ExperimentConfig) -> ExperimentConfig:
     """Copy hidden files, functions and overlays into the experiment; return where they are now."""
-    tasks = tuple(
-        replace(
-            task,
-            verifiers=tuple(
-                _freeze_verifier(experiment / FILES / task.id / str(number), verifier)
-                for number, verifier in enumerate(task.verifiers, 1)
-            ),
-        )
-        for task in config.tasks
-    )
+    tasks = []
+    for task in config.tasks:
+        folder, numbered = experiment / FILES / task.id, enumerate(task.verifiers, 1)
+        frozen = (_freeze_verifier(folder / str(number), item) for number, item in numbered)
+        tasks.append(replace(task, verifiers=tuple(frozen)))
     for arm in config.arms:
-        overlay = {"CLAUDE.md": arm.claude_md} if arm.claude_md else {}
-        overlay |= {".claude/settings.json": json.dumps(arm.settings)} if arm.settings else {}
+        overlay = {find_memory_file(DEFAULT_AGENT): arm.claude_md} if arm.claude_md else {}
+        overlay |= {PROJECT_SETTINGS: json.dumps(arm.settings)} if arm.settings else {}
         for name, text in overlay.items():
             replace_file(resolve_inside(experiment / ARMS / arm.name, name), text.encode())
-    return replace(config, tasks=tasks)
+    return replace(config, tasks=tuple(tasks))
 
 
 def _freeze_verifier(folder: Path, verifier: ExperimentVerifier) -> ExperimentVerifier:
@@ -178,8 +175,21 @@ def _freeze_verifier(folder: Path, verifier: ExperimentVerifier) -> ExperimentVe
     function = verifier.function
     if function:
         path, _, name = function.rpartition(":")
+        _check_function(Path(path), name)
         function = f"{_copy_file(Path(path), folder / 'function.py')}:{name}"
     return replace(verifier, files=copies, function=function)
+
+
+def _check_function(path: Path, name: str) -> None:
+    """Raise Invalid for code that cannot be compiled or has no such name; nothing of it runs."""
+    try:
+        names = (
+            compile(path.read_bytes(), str(path), "exec").co_names if path.is_file() else (name,)
+        )
+    except (SyntaxError, ValueError) as error:
+        raise Invalid(f"{path} is not Python: {error}", hint="correct the file") from error
+    if name not in names:
+        raise Invalid(f"{path} has no function {name[:60]}", hint="correct the verifier")
 
 
 def _copy_file(source: Path, target: Path) -> Path:

@@ -178,10 +178,8 @@ def _restore_branch_tree(run: RunStore, environment: RunEnvironment, tree: Path)
         shadow, name = copy, branch.tree
         source = run.path.with_name(branch.source_run) / SHADOW
         if not source.is_dir():
-            raise NotFound(
-                f"the source run does not exist: {source.parent}",
-                hint="put it beside the replay again",
-            )
+            hint = "put it beside the replay again"
+            raise NotFound(f"the source run does not exist: {source.parent}", hint=hint)
         remove_tree(copy)
         copy_tree(source, copy)
     work_dir = Path(run.config.work_dir).resolve()
@@ -218,11 +216,10 @@ class Branch:
             if self._branch.uses_cursor:
                 return self._cursor_start(context, start)
             return self._resumed_start(context, start)
-        return (
-            replace(start, rewrite=self._follower_rewriter(context, start.planned.session_index))
-            if start.parent is not None
-            else start
-        )
+        if start.parent is None:
+            return start
+        rewrite = self._follower_rewriter(context, start.planned.session_index)
+        return replace(start, rewrite=rewrite)
 
     def _cursor_start(self, context: RunContext, start: SessionStart) -> SessionStart:
         run, branch = context.run, self._branch

@@ -37,6 +37,7 @@ from flightlog.lab.replay.recorded_context import (
     append_prompt,
     canonical_value,
     find_differences,
+    is_billing,
 )
 from flightlog.lab.run_reader import read_work_tree_state
 from flightlog.lab.runner.context import RunContext
@@ -53,7 +54,6 @@ _IGNORED = frozenset({"metadata", "stream", "messages"})
 _OWN = re.compile(
     r"\ba[0-9a-f]{16}\b|agentId: a[0-9a-f]{6}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?|duration_ms: \d+|\.work-[\w.-]+"
-    r"|cc_version=[^;]*;"
 )
 
 
@@ -65,7 +65,10 @@ class RequestDigest(Struct, frozen=True):
 
 
 def digest_request(body: Mapping[str, Any]) -> RequestDigest:
-    """Return the digests of a request."""
+    """Return the digests of a request, without the billing block: it identifies the caller."""
+    system = body.get("system")
+    if isinstance(system, list):
+        body = {**body, "system": [block for block in system if not is_billing(block)]}
     settings = {name: _digest(value) for name, value in body.items() if name not in _IGNORED}
     messages = body.get("messages") or ()
     return RequestDigest(
@@ -183,9 +186,9 @@ class BranchCheck:
                 for name, value in self._branch.headers.items()
                 if incoming.headers.get(name, value) != value
             }
-        kept = [beta for beta in _split_betas(incoming.headers) if beta not in self._added_betas]
-        is_changed = self._branch.headers and len(kept) != len(_split_betas(incoming.headers))
-        return {"anthropic-beta": ",".join(kept)} if is_changed else {}
+        betas = [beta for beta in _split_betas(incoming.headers) if beta not in self._added_betas]
+        is_changed = self._branch.headers and len(betas) != len(_split_betas(incoming.headers))
+        return {"anthropic-beta": ",".join(betas)} if is_changed else {}
 
     def _certify(self, spliced: RewrittenBody | None) -> Certificate:
         branch, started = self._branch, self._context.run.state.start
@@ -199,12 +202,8 @@ class BranchCheck:
         )
         method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
         method = certificate.CURSOR if branch.uses_cursor else method
-        result = certify_request(
-            self._recorded,
-            spliced,
-            facts,
-            method + (certificate.REBUILT if branch.rebuilt_fidelity else ""),
-        )
+        method += certificate.REBUILT if branch.rebuilt_fidelity else ""
+        result = certify_request(self._recorded, spliced, facts, method)
         states = (self._present_state(), self._recorded_state())
         # With a cursor the tools run again, so files have the times of now.
         return certify_work_tree(result, *states, compares_times=not branch.uses_cursor)
@@ -255,14 +254,14 @@ def record_certificate(
 
 def _raise_if_drifted(result: Certificate, branch: BranchCreated) -> None:
     if result.is_drift and not branch.allow_drift:
-        raise _drift_error(result.first_difference)
+        raise _drift_error(result.first_difference, result.verdict)
 
 
-def _drift_error(difference: str) -> Conflict:
-    return Conflict(
-        f"the branch differs from the recording: {difference}",
-        hint="continue anyway, labeled as differing, with --allow-drift",
-    )
+def _drift_error(difference: str, verdict: str = certificate.DIFFERS) -> Conflict:
+    is_unknown = verdict == certificate.UNKNOWN
+    what = "cannot be compared with" if is_unknown else "differs from"
+    hint = f"continue anyway, labeled `{verdict}`, with --allow-drift"
+    return Conflict(f"the branch {what} the recording: {difference}", hint=hint)
 
 
 def _split_betas(headers: Mapping[str, str]) -> list[str]:

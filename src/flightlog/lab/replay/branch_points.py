@@ -58,13 +58,9 @@ def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     if cached is None:
         return BranchEstimate(len(rest), None, None, rest[0].usage.prompt_tokens if rest else 0)
     first = rest[0]
-    uncached = price(
-        first.model,
-        Usage(
-            cache_write_tokens=first.usage.prompt_tokens, output_tokens=first.usage.output_tokens
-        ),
-        first.at_ms,
-    ).usd
+    written, output = first.usage.prompt_tokens, first.usage.output_tokens
+    usage = Usage(cache_write_tokens=written, output_tokens=output)
+    uncached = price(first.model, usage, first.at_ms).usd
     surcharge = max((uncached or 0.0) - (first.cost_usd or 0.0), 0.0)
     return BranchEstimate(len(rest), cached, cached + surcharge, first.usage.prompt_tokens)
 
@@ -119,18 +115,12 @@ def _find_failures(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
     for turn, step in enumerate(steps, 1):
         for call in step.tool_calls:
             if call.denial_reason:
-                yield BranchSuggestion(
-                    turn, "denied", f"{call.name} was not allowed: {_shorten_input(call)}"
-                )
+                reason = f"{call.name} was not allowed: {_shorten_input(call)}"
+                yield BranchSuggestion(turn, "denied", reason)
             elif call.is_error:
                 first_line = next(iter(call.output.splitlines()), "")
-                yield BranchSuggestion(
-                    turn,
-                    "error",
-                    one_line(
-                        f"{call.name} failed: {_shorten_input(call)}: {first_line}", _WHY_CHARS_MAX
-                    ),
-                )
+                text = f"{call.name} failed: {_shorten_input(call)}: {first_line}"
+                yield BranchSuggestion(turn, "error", one_line(text, _WHY_CHARS_MAX))
 
 
 def _find_loops(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
@@ -146,9 +136,8 @@ def _find_loops(steps: Sequence[Step]) -> Iterator[BranchSuggestion]:
             continue
         if length >= LOOP_FROM:
             names = ", ".join(call.name for call in steps[first - 1].tool_calls)
-            yield BranchSuggestion(
-                first, "loop", f"{names}: the same {length} times, turns {first} to {turn - 1}"
-            )
+            reason = f"{names}: the same {length} times, turns {first} to {turn - 1}"
+            yield BranchSuggestion(first, "loop", reason)
         first, length = turn, 1
 
 
@@ -162,11 +151,8 @@ def _find_reverts(written: Iterable[Written]) -> Iterator[BranchSuggestion]:
         )
         if position is not None:
             turn_of_change = before[position + 1][0]
-            yield BranchSuggestion(
-                turn_of_change,
-                "reverted",
-                one_line(f"{path}: taken back in turn {turn}", _WHY_CHARS_MAX),
-            )
+            reason = one_line(f"{path}: taken back in turn {turn}", _WHY_CHARS_MAX)
+            yield BranchSuggestion(turn_of_change, "reverted", reason)
             versions[path] = [*before[: position + 1]]
         else:
             before.append((turn, after))

@@ -17,6 +17,8 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from flightlog.agents import find_memory_file
+from flightlog.agents.claude_code import PROJECT_SETTINGS
 from flightlog.lab.events import BranchCreated
 from flightlog.lab.layout import as_json
 from flightlog.lab.replay.recorded_context import (
@@ -27,13 +29,14 @@ from flightlog.lab.replay.recorded_context import (
 )
 from flightlog.lab.state import RunState
 from flightlog.model.output_files import OutputFile, Tier
+from flightlog.model.session import DEFAULT_AGENT
 from flightlog.views.atif.document import AtifStep, FinalMetrics
 from flightlog.views.atif.steps import number_steps
 from flightlog.views.atif.writer import MAIN, TrajectoryBundle
 
 EXACT, PROMPTED, UNKNOWN, DIFFERS = "exact", "exact+prompt", "unknown", "differs"
 # Files that an arm of an experiment lays over the work tree.
-OVERLAY = frozenset({"CLAUDE.md", ".claude/settings.json"})
+OVERLAY = frozenset({find_memory_file(DEFAULT_AGENT), PROJECT_SETTINGS})
 _WORSE = (EXACT, PROMPTED, UNKNOWN, DIFFERS)
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
@@ -133,11 +136,9 @@ def certify_work_tree(
         )
     files = _first_changed("files", state.files, recorded.files)
     names = {path for path in recorded.files if compares_times and path in recorded.times}
+    one = {path: state.times.get(path) for path in names}
     times = _first_changed(
-        "files",
-        {path: state.times.get(path) for path in names},
-        {path: recorded.times[path] for path in names},
-        " (time or mode)",
+        "files", one, {path: recorded.times[path] for path in names}, " (time or mode)"
     )
     history = _first_changed("repository", state.repository, recorded.repository)
     verdict = DIFFERS if files or times else (EXACT if recorded.times else UNKNOWN)
@@ -164,7 +165,7 @@ def _context_difference(
         # A transcript records neither; both only identify the caller and the transport.
         sent = {key: value for key, value in sent.items() if key != "stream"}
         sent["system"] = [block for block in sent.get("system") or () if not is_billing(block)]
-    ignored = context.ignored if facts.arm else {"metadata"}
+    ignored = context.ignored_settings(sent) | {"metadata"}
     difference = next(find_differences(sent, context.recorded, ignored=ignored), "")
     if difference:
         return difference
@@ -296,7 +297,9 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     source = f"{branch.source_run}/{branch.source_session_dir}"
     notes = f"Continues at turn {branch.turn} of {source}, which has the steps before it."
     extra = main.extra if isinstance(main.extra, dict) else {}
-    started = next((step.timestamp for step in own_steps if step.timestamp), UNSET)
+    # The system prompt has the time at which the source recorded it.
+    times = (step.timestamp for step in own_steps if step.timestamp and step.source != "system")
+    started = next(times, UNSET)
     extra |= {"started_at": started} if started is not UNSET else {}
     origin = {
         "source_run": branch.source_run,

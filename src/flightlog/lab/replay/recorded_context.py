@@ -209,8 +209,6 @@ class RecordedContext:
         self._sentinel = sentinel
         self._messages = append_prompt(list(recorded.get("messages") or ()), prompt)
         self._after = () if prompt or has_own_settings else after
-        self.ignored = {"metadata", "stream"}
-        self.ignored |= set(recorded) - {"messages"} if has_own_settings else set()
         self._has_own_settings = has_own_settings
         self._before: list[Any] | None = None
         self._added: list[Any] = []
@@ -269,12 +267,15 @@ class RecordedContext:
         if not compacts and not self._has_own_settings:
             rewritten = self.apply_recorded_settings(rewritten)
         recorded = self.recorded | {"messages": self._messages}
-        client_body = {**body, "messages": [*client_messages, *self._added]}
-        system = client_body.get("system")
-        if isinstance(system, list) and not self._has_billing:
-            client_body["system"] = [block for block in system if not is_billing(block)]
-        differences = find_differences(client_body, recorded, ignored=self.ignored)
-        return RewrittenBody(rewritten, tuple(differences))
+        client = {**body, "messages": [*client_messages, *self._added]}
+        if isinstance(body.get("system"), list) and not self._has_billing:
+            client["system"] = [block for block in body["system"] if not is_billing(block)]
+        ignored = self.ignored_settings(body) | {"metadata", "stream"}
+        return RewrittenBody(rewritten, tuple(find_differences(client, recorded, ignored=ignored)))
+
+    def ignored_settings(self, body: Mapping[str, Any]) -> set[str]:
+        """Return the settings of a request that are not compared: with an arm of its own, all."""
+        return {*self.recorded, *body} - {"messages"} if self._has_own_settings else set()
 
     @property
     def _has_billing(self) -> bool:
@@ -321,9 +322,8 @@ class RecordedContext:
         return name in body and canonical_value(body[name]) != self._settings.get(name)
 
     def _has_sentinel(self, message: Any) -> bool:
-        return isinstance(message, dict) and any(
-            self._sentinel in text for text in _message_texts(message)
-        )
+        texts = _message_texts(message) if isinstance(message, dict) else ()
+        return any(self._sentinel in text for text in texts)
 
     def _split_at_mark(self, message: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """Return the message up to the marker, with the prompt if there is one, and what follows."""
@@ -331,8 +331,8 @@ class RecordedContext:
         blocks = content if isinstance(content, list) else []
         marks = [self._sentinel in str(block.get("text", "")) for block in blocks]
         at = marks.index(True) if True in marks else len(blocks)
-        kept = blocks[:at] + ([{"type": "text", "text": self.prompt}] if self.prompt else [])
-        return ([{**message, "content": kept}] if kept else []), blocks[at + 1 :]
+        before = blocks[:at] + ([{"type": "text", "text": self.prompt}] if self.prompt else [])
+        return ([{**message, "content": before}] if before else []), blocks[at + 1 :]
 
 
 def _find_git_status(body: Mapping[str, Any]) -> str:

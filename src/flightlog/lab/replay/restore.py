@@ -96,9 +96,8 @@ def _work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[None]
         if not marker.exists():
             # The registry first: it may name a run without a marker, but not the other way round.
             replace_file(_registry_entry(run, environment), str(run.path).encode())
-            replace_file(
-                marker, trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode()
-            )
+            data = trees.save_snapshot(f"_original_{run.state.takeover_count}").name.encode()
+            replace_file(marker, data)
         try:
             yield
         finally:

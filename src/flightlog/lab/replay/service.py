@@ -33,9 +33,8 @@ def replay_session(
     runtime: Runtime, source: ReplaySource, turn: int, options: ReplayOptions, tell: Tell
 ) -> list[RunStore]:
     """Create the branches of a replay and run them in parallel, here or as jobs elsewhere."""
-    point = (
-        source.build_cursor_point(turn) if options.uses_cursor else source.build_branch_point(turn)
-    )
+    build = source.build_cursor_point if options.uses_cursor else source.build_branch_point
+    point = build(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     environment = service.prepare_run(runtime, tell)
     base = f"replay_{source.run.name}_s{point.session.session_index:02d}_t{turn:02d}"

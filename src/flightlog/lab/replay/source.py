@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.capture.rebuild import RebuildFidelity, RebuiltRequest
+from flightlog.agents.claude_code.rebuild import RebuildFidelity, RebuiltRequest
 from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
 from flightlog.lab.events import SideEffect
 from flightlog.lab.replay.branch_check import (
@@ -129,11 +129,9 @@ class ReplaySource:
             state=msgspec.json.encode(read_work_tree_state(self._trees, tree)),
         )
         call = self._find_request(step)
-        return (
-            self._add_captured_request(base, call)
-            if call
-            else self._add_rebuilt_request(base, step)
-        )
+        if call:
+            return self._add_captured_request(base, call)
+        return self._add_rebuilt_request(base, step)
 
     def build_cursor_point(self, turn: int) -> BranchPoint:
         """Return what a branch needs that reaches `turn` through recorded answers."""
@@ -144,12 +142,8 @@ class ReplaySource:
                 f"the answers before turn {turn} were not captured", hint="leave --cursor out"
             )
         served = msgspec.json.encode(self._answers_before(call.index))
-        return replace(
-            point,
-            tree=self.read.attempt.tree,
-            cut=TranscriptCut(point.cut.lines, is_fresh=True),
-            served_responses=served,
-        )
+        cut = TranscriptCut(point.cut.lines, is_fresh=True)
+        return replace(point, tree=self.read.attempt.tree, cut=cut, served_responses=served)
 
     def _answers_before(self, index: int) -> list[RecordedAnswer]:
         """Return the recorded answers to the requests before request `index`, in order."""
@@ -270,14 +264,8 @@ class ReplaySource:
         """Return the snapshot at the request of a turn, or after the tools before it."""
         attempt, call = self.read.attempt, self._find_request(step)
         if call is not None:
-            return next(
-                (
-                    snapshot.tree
-                    for snapshot in attempt.snapshots
-                    if snapshot.request_index == call.index and not snapshot.tool_call_id
-                ),
-                "",
-            )
+            own = (saved for saved in attempt.snapshots if saved.request_index == call.index)
+            return next((saved.tree for saved in own if not saved.tool_call_id), "")
         before = {
             tool_call.id
             for earlier in self.read.own_steps()[: turn - 1]
@@ -304,10 +292,8 @@ class ReplaySource:
             for other in later
             if not other.exchange.request.is_compaction
         ]
-        return _messages_following(
-            decode_request(self.read.exchanges.sent_body(call.exchange)),
-            map(decode_request, reversed(bodies)),
-        )
+        body = decode_request(self.read.exchanges.sent_body(call.exchange))
+        return _messages_following(body, map(decode_request, reversed(bodies)))
 
     def _later_digests(self, call: ApiCall) -> list[RequestDigest]:
         """Return the digests of the answered requests of a thread after `call`."""

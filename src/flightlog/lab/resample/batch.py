@@ -212,9 +212,8 @@ class SampleBatch:
             self._state.limits.timeout_s,
             self._options.needs_key,
         )
-        job = Job(
-            f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(call), request.body
-        )
+        key = f"flightlog-{WORK}-{name}-{attempt}"
+        job = Job(key, WORK, msgspec.json.encode(call), request.body)
         try:
             return decode_result(await self._options.jobs.submit(job))
         except JobError as error:
@@ -223,9 +222,8 @@ class SampleBatch:
     def _record_answer(
         self, target: SampleTarget, item: SampleItem, result: SampleResult
     ) -> float | None:
-        event = _answer_event(
-            self._state.name, item, self._requests[target].model, _decode_message(result) or {}
-        )
+        message = _decode_message(result) or {}
+        event = _answer_event(self._state.name, item, self._requests[target].model, message)
         self._highest_usd[target] = max(self._highest_usd[target], event.cost_usd or 0.0)
         self._write_result(item.answer_file, result.body, event)
         return event.cost_usd
@@ -291,12 +289,8 @@ def _answer_event(
 
 def _highest_cost(state: BatchState, target: SampleTarget, request: SampleRequest) -> float:
     """Return the highest cost of an answer so far, the recorded answer included."""
-    return max(
-        [
-            request.expected_cost_usd or 0.0,
-            *(state.answer_costs.get(item) or 0.0 for item in target.items),
-        ]
-    )
+    costs = [state.answer_costs.get(item) or 0.0 for item in target.items]
+    return max([request.expected_cost_usd or 0.0, *costs])
 
 
 def _retry_delay(error: Exception) -> bool | float:
@@ -322,9 +316,8 @@ def _decode_message(result: SampleResult) -> dict[str, Any] | None:
         message = msgspec.json.decode(result.body)
     except UNREADABLE:
         return None
-    return (
-        message if isinstance(message, dict) and isinstance(message.get("content"), list) else None
-    )
+    is_message = isinstance(message, dict) and isinstance(message.get("content"), list)
+    return message if is_message else None
 
 
 def _error_text(result: SampleResult) -> str:

@@ -106,12 +106,8 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
         variant_count = len(self.variants) + len(
             set(self.numbers) | ({0} if self.as_recorded else set())
         )
-        return (
-            (len(self.requests) + len(self.turns))
-            * max(len(self.models), 1)
-            * variant_count
-            * self.count
-        )
+        requests = len(self.requests) + len(self.turns)
+        return requests * max(len(self.models), 1) * variant_count * self.count
 
 
 def parse_sweep(text: str) -> Sweep:
@@ -125,9 +121,8 @@ def parse_sweep(text: str) -> Sweep:
         sweep = msgspec.convert(data, Sweep)
     except msgspec.ValidationError as error:
         text = describe_type_error(str(error))
-        raise Misconfigured(
-            f"the sweep cannot be used: {text}", hint=_unknown_field_hint(text)
-        ) from error
+        hint = _unknown_field_hint(text)
+        raise Misconfigured(f"the sweep cannot be used: {text}", hint=hint) from error
     if not sweep.requests and not sweep.turns:
         raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")
     return sweep
@@ -289,10 +284,8 @@ def start_batch(
 def resolve_sample_upstream(config: RunConfig, base_url: str, environ: Mapping[str, str]) -> str:
     """Return the address for a run's samples."""
     if config.provider not in agent_setup.UPSTREAMS:
-        raise Invalid(
-            f"samples cannot be sent to provider {config.provider}",
-            hint="use another run: requests of this provider are signed",
-        )
+        hint = "use another run: requests of this provider are signed"
+        raise Invalid(f"samples cannot be sent to provider {config.provider}", hint=hint)
     # An address on the command line is the person's explicit choice for the key.
     environment = {"ANTHROPIC_BASE_URL": base_url} if base_url else environ
     return agent_setup.resolve_upstream(

@@ -60,10 +60,8 @@ def find_edits(original: dict[str, Any], edited: dict[str, Any]) -> tuple[Reques
     _check_thinking(original, edited)
     edits = tuple(_iter_edits((), original, edited))
     if not edits:
-        raise Invalid(
-            "nothing was changed in the request",
-            hint="ask again as it was: flightlog lab resample RUN",
-        )
+        hint = "ask again as it was: flightlog lab resample RUN"
+        raise Invalid("nothing was changed in the request", hint=hint)
     return edits
 
 
@@ -89,10 +87,11 @@ def _check_thinking(original: dict[str, Any], edited: dict[str, Any]) -> None:
     signed = iter([block for _, block in _iter_thinking_blocks(original, ())])
     for path, block in _iter_thinking_blocks(edited, ()):
         if not any(block == original_block for original_block in signed):
-            raise Invalid(
-                f"a thinking block was edited, added or moved: {_format_path(path)}",
-                hint="thinking is signed: keep each block as it was, or leave it out (--drop-thinking)",
+            place = ".".join(map(str, path))
+            hint = (
+                "thinking is signed: keep each block as it was, or leave it out (--drop-thinking)"
             )
+            raise Invalid(f"a thinking block was edited, added or moved: {place}", hint=hint)
 
 
 def _iter_thinking_blocks(value: Any, path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -121,9 +120,8 @@ def _iter_edits(path: Path, one: Any, other: Any) -> Iterator[RequestEdit]:
     elif isinstance(one, list) and isinstance(other, list):
         yield from _iter_list_edits(path, one, other)
     elif one is _MISSING or other is _MISSING or _format_value(one) != _format_value(other):
-        yield RequestEdit(
-            path, None if one is _MISSING else one, None if other is _MISSING else other
-        )
+        original = None if one is _MISSING else one
+        yield RequestEdit(path, original, None if other is _MISSING else other)
 
 
 def _iter_list_edits(path: Path, one: Sequence[Any], other: Sequence[Any]) -> Iterator[RequestEdit]:
@@ -160,10 +158,6 @@ def _set_value(edited: dict[str, Any], path: str, value: Any) -> None:
     except (KeyError, IndexError, TypeError, ValueError):
         hint = "write it as in `messages.-1.content.0.text`; see the request with --dump"
         raise Invalid(f"the request has no such path: {path[:80]}", hint=hint) from None
-
-
-def _format_path(path: Path) -> str:
-    return ".".join(map(str, path))
 
 
 class RequestListing(Struct, frozen=True):
@@ -215,9 +209,8 @@ def request_of_turn(source: ReplaySource, turn: int) -> int:
     listed = next((candidate for candidate in source.list_turns() if candidate.turn == turn), None)
     if listed is None or not listed.request_index:
         what = "was not captured" if listed else "is not in this session"
-        raise NotFound(
-            f"the request of turn {turn} {what}", hint="list the requests with --list-requests"
-        )
+        hint = "list the requests with --list-requests"
+        raise NotFound(f"the request of turn {turn} {what}", hint=hint)
     return listed.request_index
 
 
@@ -241,16 +234,11 @@ def sendable_body(body: bytes) -> dict[str, Any]:
 def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
     exchanges, exchange = _find_exchange(run, target.session, target.request)
     if target.variant:
-        path = (
-            run.path
-            / layout.sample_dir(target.session, target.request, target.variant)
-            / layout.REQUEST
-        )
+        folder = layout.sample_dir(target.session, target.request, target.variant)
+        path = run.path / folder / layout.REQUEST
         if not path.is_file():
-            raise NotFound(
-                f"request {target.request} of {target.session} has no variant {target.variant}",
-                hint="make one: flightlog lab resample-edit RUN",
-            )
+            what = f"request {target.request} of {target.session} has no variant {target.variant}"
+            raise NotFound(what, hint="make one: flightlog lab resample-edit RUN")
         body = sendable_body(path.read_bytes())
     else:
         body = sendable_body(exchanges.sent_body(exchange))
@@ -258,21 +246,16 @@ def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
     request = exchange.request
     if not request.path.startswith("/"):
         # Appended to the address, it could name another host, which would receive the key.
-        raise Invalid(
-            f"recorded request has an invalid path: {request.path[:80]!r}",
-            hint="choose another request",
-        )
-    headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
+        what = f"recorded request has an invalid path: {request.path[:80]!r}"
+        raise Invalid(what, hint="choose another request")
+    headers = dict.fromkeys(("content-type", "accept"), "application/json")
+    headers |= {"anthropic-version": _VERSION}
+    headers |= {name: request.headers[name] for name in _HEADERS if name in request.headers}
     model = str(body.get("model", ""))
     usage = _decode_response(exchanges, exchange).usage
     return SampleRequest(
         request.path,
-        {
-            "anthropic-version": _VERSION,
-            "content-type": "application/json",
-            "accept": "application/json",
-        }
-        | headers,
+        headers,
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         model,
         price(model, decode_usage(usage)).usd if usage else None,
@@ -282,9 +265,8 @@ def build_sample_request(run: RunStore, target: SampleTarget) -> SampleRequest:
 
 def _find_exchange(run: RunStore, session: str, request: int) -> tuple[ExchangeStore, Exchange]:
     exchanges = exchanges_of(run.path / session)
-    match = next(
-        (exchange for exchange in exchanges.read_exchanges() if exchange.index == request), None
-    )
+    by_index = {exchange.index: exchange for exchange in exchanges.read_exchanges()}
+    match = by_index.get(request)
     if match is None:
         hint = "list them with --list-requests; a run without capture has none"
         raise NotFound(f"{session} of {run.name} has no request {request}", hint=hint)
@@ -298,20 +280,14 @@ def _build_listing(
     response = _decode_response(exchanges, call.exchange)
     message = response.message or {}
     content = message.get("content") or []
+    cost = price(str(message.get("model", "")), decode_usage(response.usage))
     return RequestListing(
-        call.index,
-        turn,
-        request.agent_context.value,
-        request.model,
-        request.message_count,
-        request.sent_body.size_bytes,
+        *(call.index, turn, request.agent_context.value, request.model),
+        *(request.message_count, request.sent_body.size_bytes),
         str(message.get("stop_reason") or ""),
         tuple(str(block.get("name")) for block in content if block.get("type") == "tool_use"),
-        price(str(message.get("model", "")), decode_usage(response.usage)).usd
-        if response.usage
-        else None,
-        counts.get((call.index, False), 0),
-        counts.get((call.index, True), 0),
+        cost.usd if response.usage else None,
+        *(counts.get((call.index, is_variant), 0) for is_variant in (False, True)),
     )
 
 

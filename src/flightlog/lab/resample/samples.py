@@ -110,49 +110,35 @@ def _failed_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name
 
 def _answered_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
     content = answer.get("content")
+    blocks = content if isinstance(content, list) else ()
     answered_by = _text_field(answer, "model")
     tokens = decode_usage(answer.get("usage"))
     return Sample(
-        *(item.session, item.request, item.variant, item.number),
-        model or answered_by,
-        tuple(block for block in content if isinstance(block, dict))
-        if isinstance(content, list)
-        else (),
+        *(item.session, item.request, item.variant, item.number, model or answered_by),
+        tuple(block for block in blocks if isinstance(block, dict)),
         _text_field(answer, "stop_reason"),
-        tokens,
-        price(answered_by, tokens).usd,
-        "",
-        name,
-        _text_field(answer, "id"),
-        answered_by,
+        *(tokens, price(answered_by, tokens).usd, "", name),
+        *(_text_field(answer, "id"), answered_by),
     )
 
 
 def _read_variant(session: str, request: int, number: int, path: Path) -> Variant:
     fields = _read_json_object(path / layout.VARIANT)
-    edits = fields.get("edits")
-    return Variant(
-        session,
-        request,
-        number,
-        _text_field(fields, "label"),
-        tuple(_decode_edit(edit) for edit in edits if isinstance(edit, dict))
-        if isinstance(edits, list)
-        else (),
-        _text_field(fields, "created_at"),
-        _text_field(fields, "source"),
-        layout.sample_dir(session, request, number),
+    listed = fields.get("edits")
+    edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
+    label, created_at, source = (
+        _text_field(fields, name) for name in ("label", "created_at", "source")
     )
+    folder = layout.sample_dir(session, request, number)
+    decoded = tuple(map(_decode_edit, edits))
+    return Variant(session, request, number, label, decoded, created_at, source, folder)
 
 
 def _decode_edit(fields: Mapping[str, Any]) -> RequestEdit:
     path = fields.get("path")
     parts = path if isinstance(path, list) else [path]
-    return RequestEdit(
-        tuple(part for part in parts if isinstance(part, str | int)),
-        fields.get("original"),
-        fields.get("replacement"),
-    )
+    sound = tuple(part for part in parts if isinstance(part, str | int))
+    return RequestEdit(sound, fields.get("original"), fields.get("replacement"))
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:

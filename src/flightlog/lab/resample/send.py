@@ -72,9 +72,8 @@ class BatchBudget:
 
     def commit(self, reserved: float, usd: float | None) -> None:
         """Replace a reservation by the real cost."""
-        self._reserved = (
-            max(self._reserved - reserved, 0.0) if self._reserved - reserved > 1e-12 else 0.0
-        )
+        left = self._reserved - reserved
+        self._reserved = left if left > 1e-12 else 0.0
         self.spent_usd += usd or 0.0
         self._returned.set()
 
@@ -115,11 +114,9 @@ def credential_headers(provider: str, environ: Mapping[str, str]) -> dict[str, s
 
 def open_client() -> aiohttp.ClientSession:
     """Return an HTTP client without cookies and without proxies from the environment."""
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-    )
+    connector = aiohttp.TCPConnector(limit=0)
+    cookie_jar = aiohttp.DummyCookieJar()
+    return aiohttp.ClientSession(connector=connector, cookie_jar=cookie_jar, trust_env=False)
 
 
 async def send_request(
@@ -131,9 +128,8 @@ async def send_request(
         why = "there is no key in the environment of the sending machine"
         return SampleResult(NOT_SENT, error=why, is_final=True, is_keyless=True)
     scrubber = _key_scrubber(*credentials.items())
-    timeout = aiohttp.ClientTimeout(
-        total=call.timeout_s, sock_connect=min(_CONNECT_S, call.timeout_s)
-    )
+    sock_connect = min(_CONNECT_S, call.timeout_s)
+    timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=sock_connect)
     url, proxy, headers = (
         URL(call.url, encoded=True),
         proxy_for(call.url, environ) or None,
@@ -212,13 +208,7 @@ class StoppingRule:
         except (OSError, ValueError):
             return ""
         content = answer.get("content") if isinstance(answer, dict) else None
-        blocks = (
-            [block for block in content if isinstance(block, dict)]
-            if isinstance(content, list)
-            else []
-        )
-        return (
-            action_of_response(blocks, str(answer.get("stop_reason") or ""), self._work_dir).key
-            if blocks
-            else ""
-        )
+        listed = content if isinstance(content, list) else []
+        blocks = [block for block in listed if isinstance(block, dict)]
+        reason = str(answer.get("stop_reason") or "")
+        return action_of_response(blocks, reason, self._work_dir).key if blocks else ""

@@ -71,9 +71,8 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise NotFound(
-            f"no such sweep: {path}", hint="name a YAML file: flightlog lab resample --help"
-        ) from None
+        hint = "name a YAML file: flightlog lab resample --help"
+        raise NotFound(f"no such sweep: {path}", hint=hint) from None
 
 
 def resample_grid(
@@ -85,14 +84,11 @@ def resample_grid(
     with _locked_store(runtime, run) as store:
         source = ReplaySource(run, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
-            targets = plan.number_samples(
-                store, plan.plan_samples(source, sweep, plan.variant_previewer(store, run))
-            )
+            make = plan.variant_previewer(store, run)
+            targets = plan.number_samples(store, plan.plan_samples(source, sweep, make))
             return _estimate_batch(run, targets, options)
-        origin = (
-            VariantLabel("", "sweep", runtime.clock.timestamp()),
-            _make_scrubber(runtime, run),
-        )
+        created_at = runtime.clock.timestamp()
+        origin = (VariantLabel("", "sweep", created_at), _make_scrubber(runtime, run))
         cells = plan.plan_samples(source, sweep, plan.variant_maker(store, run, origin))
         return _run_batch(runtime, run, store, cells, options)
 
@@ -110,10 +106,8 @@ def resample_edited(  # noqa: PLR0913 - the request, and how it is sent
     service.check_permission(runtime, run)
     with _locked_store(runtime, run) as store:
         session = ReplaySource(run, sweep.session, sweep.replicate, "").planned.session_dir
-        origin = (
-            VariantLabel(label, "cli", runtime.clock.timestamp()),
-            _make_scrubber(runtime, run),
-        )
+        created_at = runtime.clock.timestamp()
+        origin = (VariantLabel(label, "cli", created_at), _make_scrubber(runtime, run))
         request = sweep.requests[0]
         number = make_variant(store, run, (session, request), body, origin)
         models = sweep.models or ("",)
@@ -188,9 +182,8 @@ def _estimate_batch(
     bodies = plan.build_sample_requests(run, tuple(unchanged), sent.limits)
     costs = [bodies[target].expected_cost_usd for target in unchanged for _ in target.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
-    return plan.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {
-        "expected_cost_usd": expected
-    }
+    state = BatchState("", targets, sent.limits, "")
+    return plan.batch_report(state, "dry run") | {"expected_cost_usd": expected}
 
 
 def _choose_upstream(runtime: Runtime, run: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
@@ -253,12 +246,8 @@ def _executors(runtime: Runtime) -> JobExecutors:
 def _update_run_totals(run: RunStore, state: BatchState) -> None:
     """Record the totals of a batch in the run and rewrite its meta file."""
     run.reload()
-    facts = (
-        len(state.answer_costs),
-        len(state.failures),
-        round(state.cost_usd, 9),
-        state.unpriced_count,
-    )
+    counts = (len(state.answer_costs), len(state.failures))
+    facts = (*counts, round(state.cost_usd, 9), state.unpriced_count)
     run.append(SamplesUpdated(state.name, *facts))
     write_output_files(run.path, [meta_page(run.name, run.config, run.state)], durable=False)
 

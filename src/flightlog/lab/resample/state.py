@@ -183,9 +183,8 @@ class BatchStore:
         unfinished = [batch for batch in self.batches.values() if batch.remaining_samples]
         matches = [batch for batch in unfinished if batch.name.startswith(prefix)]
         if not matches:
-            raise NotFound(
-                "no batch of samples is unfinished", hint="ask for new samples with --count"
-            )
+            hint = "ask for new samples with --count"
+            raise NotFound("no batch of samples is unfinished", hint=hint)
         if len(matches) > 1:
             names = ", ".join(batch.name[:8] for batch in matches[:5])
             raise Invalid("several batches are unfinished", hint=f"name one: --batch {names}")

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from flightlog import __version__
+from flightlog.agents.claude_code import CLOUD_SWITCHES, CONFIG_DIR, MAX_RETRIES, TMP_DIR
 from flightlog.agents.claude_code.driver import (
     QUIET,
     ClaudeCode,
@@ -36,10 +37,9 @@ from flightlog.model.errors import Invalid
 
 AS_ROOT = "root may not bypass permissions: the allowed tools are listed and edits accepted instead"
 UPSTREAMS = {"anthropic": "https://api.anthropic.com", "openrouter": "https://openrouter.ai/api"}
-_CLOUDS = {"bedrock": "CLAUDE_CODE_USE_BEDROCK", "vertex": "CLAUDE_CODE_USE_VERTEX"}
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # Set by a person on purpose; never left behind by a surrounding agent.
-_KEPT = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLAUDE_CODE_MAX_RETRIES")
+_KEPT = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", MAX_RETRIES)
 
 
 class PermissionMode(Struct, frozen=True):
@@ -61,12 +61,8 @@ def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
         case "command":
             return CommandDriver(config.command, model=config.model)
         case _:
-            return ClaudeCode(
-                find(
-                    environment.environ.get("FLIGHTLOG_CLAUDE", ""),
-                    environment.runtime.program_path,
-                )
-            )
+            given = environment.environ.get("FLIGHTLOG_CLAUDE", "")
+            return ClaudeCode(find(given, environment.runtime.program_path))
 
 
 def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
@@ -77,7 +73,7 @@ def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
 
 def is_captured(config: RunConfig) -> bool:
     """Return whether requests can be captured: the proxy cannot forward signed cloud requests."""
-    return config.capture_api_requests and config.provider not in _CLOUDS
+    return config.capture_api_requests and config.provider not in CLOUD_SWITCHES
 
 
 def agent_credentials(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -99,9 +95,8 @@ def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
     A key set together with `ANTHROPIC_BASE_URL` belongs to that address; raises Invalid for another
     one.
     """
-    environ_address = (
-        environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
-    )
+    is_own = config.provider == "anthropic"
+    environ_address = environ.get("ANTHROPIC_BASE_URL", "") if is_own else ""
     if (
         config.base_url
         and environ_address
@@ -132,19 +127,17 @@ def agent_environment(
     variables |= {
         name: value for name, value in environment.environ.items() if name.startswith(_KEPT)
     }
-    variables |= agent_credentials(config, environment.environ) | {
-        "CLAUDE_CODE_TMPDIR": str(scratch / "tmp")
-    }
-    if config.provider in _CLOUDS:
-        variables[_CLOUDS[config.provider]] = "1"
+    variables |= agent_credentials(config, environment.environ) | {TMP_DIR: str(scratch / "tmp")}
+    if config.provider in CLOUD_SWITCHES:
+        variables[CLOUD_SWITCHES[config.provider]] = "1"
     if base_url:
         variables["ANTHROPIC_BASE_URL"] = base_url
     if config.scenario is not None and not agent_credentials(config, environment.environ):
         variables["ANTHROPIC_API_KEY"] = "no-key-is-needed-by-a-scripted-model"
     if has_own_config_dir(config, environment.environ):
-        variables["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
-    elif "CLAUDE_CONFIG_DIR" in environment.environ:
-        variables["CLAUDE_CONFIG_DIR"] = environment.environ["CLAUDE_CONFIG_DIR"]
+        variables[CONFIG_DIR] = str(config_dir(scratch))
+    elif CONFIG_DIR in environment.environ:
+        variables[CONFIG_DIR] = environment.environ[CONFIG_DIR]
     own = {name: resolve_references(text, environment.environ) for name, text in config.env.items()}
     # The agent itself resolves the references in its configuration of servers.
     passed = {name: environment.environ[name] for name in referenced_names(config.mcp_config)}
@@ -155,7 +148,7 @@ def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
     """Return whether the agent needs nothing from the person's configuration."""
     return (
         config.scenario is not None
-        or config.provider in _CLOUDS
+        or config.provider in CLOUD_SWITCHES
         or bool(agent_credentials(config, environ))
     )
 
@@ -171,29 +164,22 @@ def agent_arguments(
     if config.engine != "claude_code":
         turns = str(session.max_turns or config.max_turns)
         return ["--max-turns", turns] if config.engine == "scripted" else []
+    servers = config.mcp_config or ""
+    # Clients before 2.1 call the tool `Task`; each client ignores the other name.
+    agent_tools = ("Agent", "Task") if config.agents else ()
     options = SessionOptions(
         config.model,
         session.max_turns or config.max_turns,
         mode,
-        (
-            *config.allowed_tools,
-            # Clients before 2.1 call the tool `Task`; each client ignores the other name.
-            *(
-                name
-                for name in ("Agent", "Task")
-                if config.agents and name not in config.allowed_tools
-            ),
-        ),
+        tuple(dict.fromkeys((*config.allowed_tools, *agent_tools))),
         budget_usd,
         session.system_prompt or config.system_prompt or "",
         {agent.name: _subagent_definition(agent) for agent in config.agents},
         config.load_project_settings,
+        config.effort or "",
+        servers if isinstance(servers, str) else json.dumps(servers),
     )
-    more = ["--effort", config.effort] if config.effort else []
-    if config.mcp_config:
-        servers = config.mcp_config
-        more += ["--mcp-config", servers if isinstance(servers, str) else json.dumps(servers)]
-    return [*session_arguments(options, resumes=resumes), *more]
+    return session_arguments(options, resumes=resumes)
 
 
 def own_arguments(config: RunConfig, environ: Mapping[str, str]) -> list[str]:

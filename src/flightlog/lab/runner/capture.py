@@ -26,6 +26,7 @@ from flightlog.agents.capture.recorder import (
     ServedResponse,
 )
 from flightlog.agents.capture.server import capture_in_thread, certificate_files, proxy_for
+from flightlog.agents.claude_code import use_settings
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
 from flightlog.lab.runner.agent_setup import (
@@ -77,11 +78,8 @@ def capture_session(
     exchanges = ExchangeStore(
         target.folder, now=environment.runtime.clock.timestamp, new_id=environment.runtime.new_id
     )
-    recorder = ExchangeRecorder(
-        exchanges,
-        known_secrets(config, environment.environ),
-        _cost_recorder(context, target),
-    )
+    secrets = known_secrets(config, environment.environ)
+    recorder = ExchangeRecorder(exchanges, secrets, _cost_recorder(context, target))
     settings = ProxySettings(
         upstream,
         environment.runtime.new_id().replace("-", ""),
@@ -111,11 +109,8 @@ def _cost_recorder(context: RunContext, target: CaptureTarget) -> Callable[[byte
         usd = price(str(response.message.get("model", "")), decode_usage(response.usage)).usd
         context.budget.charge(usd)
         if usd:
-            context.run.append(
-                CostRecorded(
-                    target.session, target.attempt, usd, str(response.message.get("id", ""))
-                )
-            )
+            message_id = str(response.message.get("id", ""))
+            context.run.append(CostRecorded(target.session, target.attempt, usd, message_id))
         context.environment.tell(target.session, "", context.budget.spent_usd)
 
     return record
@@ -193,12 +188,11 @@ def snapshot_hook(context: RunContext, target: CaptureTarget) -> Iterator[tuple[
     script = folder.parent / "wait.sh"
     replace_file(script, _HOOK, durable=False)
     is_over = threading.Event()
-    watcher = threading.Thread(
-        target=_serve_hooks, args=(context, target, folder, is_over), name="hooks", daemon=True
-    )
+    args = (context, target, folder, is_over)
+    watcher = threading.Thread(target=_serve_hooks, args=args, name="hooks", daemon=True)
     watcher.start()
     try:
-        yield ("--settings", _hook_settings(script, folder))
+        yield use_settings(_hook_settings(script, folder))
     finally:
         is_over.set()
         watcher.join()

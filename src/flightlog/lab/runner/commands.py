@@ -36,9 +36,8 @@ def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig,
         context.run.append(ran, durable=True)
         if ran.exit_code and command.check:
             what = f"the {phase}-run command {number} failed with {ran.exit_code}"
-            raise Unavailable(
-                f"{what}: {command.command[:200]}", hint="correct it, or set `check: false`"
-            )
+            hint = "correct it, or set `check: false`"
+            raise Unavailable(f"{what}: {command.command[:200]}", hint=hint)
 
 
 def _run_command(
@@ -103,21 +102,14 @@ def _run_verifier(
 ) -> SessionVerified:
     number, trees = which
     work_dir = context.work_tree.work_dir
-    arguments = (
-        ["sh", "-c", verifier.command]
-        if verifier.command
-        else [sys.executable, "-I", "-c", verifier.python]
-    )
+    arguments = [sys.executable, "-I", "-c", verifier.python]
+    if verifier.command:
+        arguments = ["sh", "-c", verifier.command]
     tree = trees.work_tree if trees is not None else context.work_tree.tree
     if tree != work_dir:
         arguments = [*context.command_prefix(tree), *arguments]
     variables = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
-    result = run_with_timeout(
-        arguments,
-        work_dir,
-        clean_environment(context.environment.environ) | variables,
-        verifier.timeout_seconds,
-    )
-    return SessionVerified(
-        session, attempt, verifier.name or f"verifier {number}", result.exit_code == 0, *result
-    )
+    environment = clean_environment(context.environment.environ) | variables
+    result = run_with_timeout(arguments, work_dir, environment, verifier.timeout_seconds)
+    name = verifier.name or f"verifier {number}"
+    return SessionVerified(session, attempt, name, result.exit_code == 0, *result)

@@ -228,13 +228,10 @@ class RunContext:
         self.environment = environment
         self.driver = driver
         spent = run.state.spent_usd
-        self.budget = Budget(
-            run.config.max_budget_usd if more_usd is None else spent + more_usd, spent
-        )
+        limit_usd = run.config.max_budget_usd if more_usd is None else spent + more_usd
+        self.budget = Budget(limit_usd, spent)
         self.is_apart = False
-        self.mode = (
-            run.state.start.permission_mode if run.state.start else run.config.permission_mode
-        )
+        self.mode = (run.state.start or run.config).permission_mode
         self.stop_reason = ""
         self._running: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()

@@ -43,11 +43,8 @@ def publish_session(context: RunContext, name: str) -> None:
         if path == MAIN or run.config.capture_subagent_trajectories:
             replace_file(resolve_inside(session.folder, path), data, durable=False)
     if session.lineage is not None:
-        page = OutputFile(
-            "uuid_map.json",
-            Tier.PRIVATE,
-            as_json(session.lineage.build_uuid_map(session.inherited_message_ids)),
-        )
+        body = as_json(session.lineage.build_uuid_map(session.inherited_message_ids))
+        page = OutputFile("uuid_map.json", Tier.PRIVATE, body)
         write_output_files(session.folder, [page], durable=False)
     writes = _write_changes(context.work_tree.main, session)
     if last.counts is None:
@@ -70,11 +67,8 @@ def publish_run(context: RunContext) -> None:
     parts = [run.path / planned.session_dir / CHANGES for planned in run.ended_sessions()]
     lines = b"".join(path.read_bytes() for path in parts if path.is_file())
     replace_file(run.path / "state_changelog.jsonl", lines, durable=False)
-    replace_file(
-        run.path / "full_diff.patch",
-        trees.patch_between(baseline.tree, run.final_tree),
-        durable=False,
-    )
+    data = trees.patch_between(baseline.tree, run.final_tree)
+    replace_file(run.path / "full_diff.patch", data, durable=False)
 
 
 def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
@@ -84,11 +78,8 @@ def _write_changes(trees: WorkTreeSnapshots | None, session: RunSession) -> int:
         return 0
     lines = [json.dumps(entry).encode() + b"\n" for entry in session.iter_changes()]
     replace_file(session.folder / CHANGES, b"".join(lines), durable=False)
-    replace_file(
-        session.folder / "session_diff.patch",
-        trees.patch_between(session.attempt.tree or None, ended.tree),
-        durable=False,
-    )
+    path = session.folder / "session_diff.patch"
+    replace_file(path, trees.patch_between(session.attempt.tree or None, ended.tree), durable=False)
     return len(lines)
 
 

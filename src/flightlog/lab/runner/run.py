@@ -79,10 +79,8 @@ def add_replicates(
     planned = find_planned_session(run, index, replicate=0)
     first = run.state.last_attempt(planned.session_dir)
     if first is None or first.end is None:
-        raise NotFound(
-            f"{planned.session_dir} of {run.name} has not ended yet",
-            hint=f"flightlog lab run --resume {run.name}",
-        )
+        hint = f"flightlog lab run --resume {run.name}"
+        raise NotFound(f"{planned.session_dir} of {run.name} has not ended yet", hint=hint)
     if environment.isolation_mode is IsolationMode.NONE or not run.config.track_changes:
         raise Invalid(
             "the session cannot run again in its own copy of the files",
@@ -172,21 +170,16 @@ def _mark_interrupted(context: RunContext, attempt: SessionAttempt) -> None:
     """Record that a session was in flight when its process died, and collect what it left."""
     kill_agent(attempt)
     collect_output(context, attempt.session, attempt.session_id)
-    trees = (
-        context.work_tree.reopen_copy(attempt.session)
-        if attempt.has_private_tree
-        else context.work_tree.main
-    )
+    trees = context.work_tree.main
+    if attempt.has_private_tree:
+        trees = context.work_tree.reopen_copy(attempt.session)
     suffix = f"_left_{context.run.state.takeover_count}"
     tree = context.run.state.found_tree  # what it left in place, before the directory was restored
     if not tree or attempt.has_private_tree:
         tree = last_tree(context, attempt.session, attempt.number, trees, suffix)
+    error = "the process that ran it died"
     ended = events.RunSessionEnded(
-        attempt.session,
-        attempt.number,
-        "interrupted",
-        tree or attempt.tree,
-        error="the process that ran it died",
+        attempt.session, attempt.number, "interrupted", tree or attempt.tree, error=error
     )
     context.run.append(ended, durable=True)
     publish_session(context, attempt.session)
@@ -206,11 +199,8 @@ def _run_sessions(
         if context.budget.is_empty:
             context.stop_all("budget_exhausted")
             return
-        wave = ready_sessions(
-            planned,
-            [session.session_dir for session in planned if session.session_dir not in left],
-            left,
-        )
+        done = [session.session_dir for session in planned if session.session_dir not in left]
+        wave = ready_sessions(planned, done, left)
         assert wave, "a plan has no cycle"
         left -= {session.session_dir for session in wave}
         _run_wave(
@@ -321,11 +311,9 @@ def _prepare_start(context: RunContext, planned: PlannedSession, *, private: boo
     tree = state.baseline.tree if state.baseline else ""
     tree = previous.end.tree if previous and previous.end else tree
     parent = state.last_attempt(planned.parent_session) if planned.parent_session else None
-    trees = (
-        context.work_tree.copy_for_session(planned.session_dir, tree)
-        if private
-        else context.work_tree.main
-    )
+    trees = context.work_tree.main
+    if private:
+        trees = context.work_tree.copy_for_session(planned.session_dir, tree)
     if not private:
         name = f"_before_{planned.session_dir.removeprefix('session_')}_{attempt}_{state.takeover_count}"
         context.work_tree.restore_tree(tree, name)
@@ -343,7 +331,7 @@ def _finish_run(context: RunContext) -> None:
         if not context.is_apart:
             run_commands(context, "post", run.config.post_run_commands)
     finally:
-        attempts = [state.last_attempt(each.session_dir) for each in run.planned_sessions()]
+        attempts = [state.last_attempt(session.session_dir) for session in run.planned_sessions()]
         ended = [attempt.stop_reason for attempt in attempts if attempt and attempt.end]
         failed = next((reason for reason in ended if reason not in _TRUSTED_REASONS), "")
         whole = len(ended) == len(attempts)
@@ -393,7 +381,7 @@ def execute_session_job(payload: bytes, environment: RunEnvironment) -> bytes:
         context = RunContext(run, work_tree, environment, driver, job.budget_usd)
         if last is not None and last.end is None:
             _mark_interrupted(context, last)
-        planned = next(each for each in run.planned_sessions() if each.session_dir == job.session)
+        planned = next(plan for plan in run.planned_sessions() if plan.session_dir == job.session)
         with scripted_model(run.config) as upstream:
             return run_session(
                 context, _prepare_start(context, planned, private=True), upstream

@@ -90,11 +90,9 @@ def transcript_dir(context: RunContext) -> Path:
     """Return the directory of the agent's transcripts of the work directory."""
     config, environment = context.run.config, context.environment
     own = agent_setup.has_own_config_dir(config, environment.environ)
-    root = (
-        agent_setup.config_dir(context.run.scratch_dir)
-        if own
-        else find_config_dir(environment.environ, environment.home)
-    )
+    root = find_config_dir(environment.environ, environment.home)
+    if own:
+        root = agent_setup.config_dir(context.run.scratch_dir)
     return project_dir(root, context.work_tree.work_dir)
 
 
@@ -138,15 +136,9 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     run, planned, budget = context.run, start.planned, context.budget
     session_id = context.environment.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
-    started = RunSessionStarted(
-        planned.session_dir,
-        start.attempt,
-        session_id,
-        start.tree,
-        planned.parent_session,
-        parent_id,
-        start.private,
-    )
+    origin = (planned.parent_session, parent_id, start.private)
+    attempt = (planned.session_dir, start.attempt, session_id, start.tree)
+    started = RunSessionStarted(*attempt, *origin)
     run.append(started, durable=True)
     context.environment.tell(planned.session_dir, "started", budget.spent_usd)
     folder = run.path / planned.session_dir
@@ -198,15 +190,8 @@ def last_tree(
     saved = context.work_tree.save_tree(trees, session + again + suffix)
     if saved is None:
         return ""
-    context.run.append(
-        SnapshotSaved(
-            session,
-            attempt,
-            saved.name,
-            0,
-            at_ms=int(context.environment.runtime.clock.now_s() * 1000),
-        )
-    )
+    at_ms = int(context.environment.runtime.clock.now_s() * 1000)
+    context.run.append(SnapshotSaved(session, attempt, saved.name, 0, at_ms=at_ms))
     return saved.name
 
 

@@ -127,9 +127,8 @@ def _compare_outcomes(base: TrialGroup, group: TrialGroup) -> Iterator[Compariso
             for side in (base, group)
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            yield _compare_shares(
-                "outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other)))
-            )
+            pairs = ((sum(one), len(one)), (sum(other), len(other)))
+            yield _compare_shares("outcome", verifier, (base, group), pairs)
 
 
 def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
@@ -154,9 +153,8 @@ def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator
         a, b = Counter(one), Counter(other)
         # Total variation: half the sum of the differences of the shares; 0 equal, 1 disjoint.
         effect = sum(abs(a[key] / len(one) - b[key] / len(other)) for key, _ in kinds) / 2
-        yield Comparison(
-            group.name, "actions", "all", effect, None, name, p, addresses=_trial_paths(base, group)
-        )
+        addresses = _trial_paths(base, group)
+        yield Comparison(group.name, "actions", "all", effect, None, name, p, addresses=addresses)
         return
     for key, seen in kinds[:1] if len(kinds) == _PAIR else kinds:
         if seen >= SAMPLES_MIN or len(kinds) <= _PAIR:
@@ -188,15 +186,9 @@ def _compare_shares(
     p = inference.sequential_p_value(*pairs) if stopped else inference.fisher_p_value(*pairs)
     name = SEQUENTIAL if stopped else inference.FISHER
     interval = inference.difference_interval(one, other)
+    effect = other.share - one.share
     return Comparison(
-        groups[1].name,
-        what,
-        of,
-        other.share - one.share,
-        interval,
-        name,
-        p,
-        addresses=_trial_paths(*groups),
+        groups[1].name, what, of, effect, interval, name, p, addresses=_trial_paths(*groups)
     )
 
 
@@ -222,9 +214,8 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
         against = []
         for group, group_tests in compared:
             final = tuple(replace(test, p_value_adjusted=next(adjusted)) for test in group_tests)
-            verdict = (
-                (DIFFERS if any(test.is_finding for test in final) else NONE) if final else FEW
-            )
+            verdict = DIFFERS if any(test.is_finding for test in final) else NONE
+            verdict = verdict if final else FEW
             against.append(GroupComparison(group.name, question.groups[0].name, verdict, final))
         groups = tuple(summarize_group(other, question, seed) for other in question.groups)
         recorded = question.recorded_action.label if question.recorded_action else ""
@@ -234,26 +225,21 @@ def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) ->
 
 def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) -> GroupSummary:
     actions = Counter(trial.action.key for trial in group.trials if trial.action)
-    recorded = question.recorded_action
+    recorded, as_recorded = question.recorded_action, None
+    if recorded and actions:
+        is_same = _action_predicate(recorded.key)
+        as_recorded = _estimate_share(group, ("as recorded", ""), is_same)
+    outcomes = [
+        _estimate_share(group, (name, ""), _outcome_predicate(name))
+        for name in list_verifiers([group])
+    ]
+    amounts = {name: trial_amounts(group.trials, name) for name in AMOUNTS}
     return GroupSummary(
-        group.name,
-        group.label,
-        group.model,
-        len(group.trials),
-        group.is_stopped_early,
-        tuple(_action_shares(group, actions)),
-        _agreement_rate(list(actions.values())),
-        _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key))
-        if recorded and actions
-        else None,
-        tuple(
-            _estimate_share(group, (name, ""), _outcome_predicate(name))
-            for name in list_verifiers([group])
-        ),
-        {
-            name: inference.estimate_mean(trial_amounts(group.trials, name), seed)
-            for name in AMOUNTS
-        },
+        *(group.name, group.label, group.model, len(group.trials), group.is_stopped_early),
+        *(tuple(_action_shares(group, actions)), _agreement_rate(list(actions.values()))),
+        as_recorded,
+        tuple(outcomes),
+        {name: inference.estimate_mean(values, seed) for name, values in amounts.items()},
         tuple(trial.address for trial in group.trials),
         group.failures,
     )
@@ -280,9 +266,8 @@ def _estimate_share(
     known = [(trial.address, hit) for trial in group.trials if (hit := is_hit(trial)) is not None]
     hits = tuple(path for path, hit in known if hit)
     count = inference.HitCount(len(hits), len(known), group.is_stopped_early)
-    return ShareEstimate(
-        named[0], count.count, count.n, count.share, inference.share_interval(count), hits, named[1]
-    )
+    interval = inference.share_interval(count)
+    return ShareEstimate(named[0], count.count, count.n, count.share, interval, hits, named[1])
 
 
 def _agreement_rate(counts: Sequence[int]) -> float | None:

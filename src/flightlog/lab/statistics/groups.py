@@ -54,12 +54,8 @@ def action_of_response(
 
 def action_of_step(step: Step, work_dir: str = "") -> Action:
     has_words = any(getattr(block, "text", "").strip() for block in step.content)
-    return _build_action(
-        [(call.name, call.input) for call in step.tool_calls],
-        step.stop_reason,
-        work_dir,
-        has_words=has_words,
-    )
+    calls = [(call.name, call.input) for call in step.tool_calls]
+    return _build_action(calls, step.stop_reason, work_dir, has_words=has_words)
 
 
 def action_by_tool(action: Action) -> Action:
@@ -80,9 +76,8 @@ def _build_action(
         for name, arguments in normalized
     ]
     labels = [f"{name} {format_arguments(arguments)}".strip() for name, arguments in normalized]
-    return Action(
-        _BETWEEN.join(name for name, _ in normalized), _BETWEEN.join(keys), _BETWEEN.join(labels)
-    )
+    tool = _BETWEEN.join(name for name, _ in normalized)
+    return Action(tool, _BETWEEN.join(keys), _BETWEEN.join(labels))
 
 
 def _normalize_argument(value: Any, work_dir: str) -> Any:
@@ -171,14 +166,8 @@ def _build_question(
     request: Where, samples: Mapping[tuple[int, str], list[Sample]], facts: SampleContext
 ) -> ComparisonQuestion:
     recorded_answer = facts.recorded.get(request)
-    order = sorted(
-        samples,
-        key=lambda key: (
-            key[0],
-            recorded_answer is not None and key[1] != recorded_answer.model,
-            key[1],
-        ),
-    )
+    own_model = recorded_answer.model if recorded_answer else None
+    order = sorted(samples, key=lambda key: (key[0], own_model not in (None, key[1]), key[1]))
     if not order or order[0][0]:
         # An empty base group: the unchanged request was not sampled.
         order.insert(0, (0, recorded_answer.model if recorded_answer else ""))
@@ -223,14 +212,8 @@ def _build_group(
 def _sample_trial(sample: Sample, facts: SampleContext) -> Trial:
     action = facts.normalize(action_of_response(sample.content, sample.stop_reason, facts.work_dir))
     usage = sample.usage
-    return Trial(
-        facts.prefix + sample.path,
-        action,
-        {},
-        usage.prompt_tokens,
-        usage.output_tokens,
-        sample.cost_usd,
-    )
+    address = facts.prefix + sample.path
+    return Trial(address, action, {}, usage.prompt_tokens, usage.output_tokens, sample.cost_usd)
 
 
 def question_from_sessions(
@@ -278,14 +261,12 @@ def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQ
             (branch.recorded for group in prompts.values() for branch in group if branch.recorded),
             None,
         )
-        questions.append(
-            ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded)
-        )
+        name = f"branches of {run} {session} turn {turn}"
+        questions.append(ComparisonQuestion(name, tuple(groups), recorded))
     return questions
 
 
 def _session_trial(run: str, meta: Mapping[str, Any], action: Action | None = None) -> Trial:
     outcomes = {str(verifier["name"]): bool(verifier["passed"]) for verifier in meta["verifiers"]}
-    return Trial(
-        f"../{run}/{meta['session_dir']}", action, outcomes, cost_usd=meta["total_cost_usd"]
-    )
+    address = f"../{run}/{meta['session_dir']}"
+    return Trial(address, action, outcomes, cost_usd=meta["total_cost_usd"])

@@ -164,9 +164,8 @@ def difference_interval(
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
     above = hypot(high_other - other.share, one.share - low_one)
-    return ConfidenceInterval(
-        max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence
-    )
+    low = max(difference - below, -1.0)
+    return ConfidenceInterval(low, min(difference + above, 1.0), NEWCOMBE, confidence)
 
 
 class MeanEstimate(Struct, frozen=True):
@@ -180,11 +179,10 @@ class MeanEstimate(Struct, frozen=True):
 def estimate_mean(
     values: Sequence[float], seed: int, confidence: float = CONFIDENCE
 ) -> MeanEstimate | None:
-    return (
-        MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence))
-        if values
-        else None
-    )
+    if not values:
+        return None
+    interval = _bootstrap_interval([values], seed, confidence)
+    return MeanEstimate(fmean(values), len(values), interval)
 
 
 def estimate_difference(
@@ -200,15 +198,27 @@ def _bootstrap_interval(
 ) -> ConfidenceInterval | None:
     if any(len(group) < SAMPLES_MIN for group in groups):
         return None
+    return weighted_interval(groups, (-1.0, 1.0)[-len(groups) :], seed, confidence)
+
+
+def weighted_interval(
+    groups: Sequence[Sequence[float]],
+    weights: Sequence[float],
+    seed: int,
+    confidence: float = CONFIDENCE,
+) -> ConfidenceInterval | None:
+    """Return the interval of the weighted sum of the groups' means, if one is valid."""
+    if any(len(group) < 2 for group in groups):  # one value has no spread
+        return None
     import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
 
     samples = [np.asarray(group, dtype=float) for group in groups]
-    mean, error = _mean_and_error([sample[None, :] for sample in samples])
+    mean, error = _mean_and_error([sample[None, :] for sample in samples], weights)
     rng = np.random.default_rng(seed)
     drawn = [
         sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples
     ]
-    means, errors = _mean_and_error(drawn)
+    means, errors = _mean_and_error(drawn, weights)
     if not error[0]:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -228,11 +238,11 @@ def _bootstrap_interval(
     )
 
 
-def _mean_and_error(groups: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the mean (with two groups: second minus first) and its standard error, row by row."""
-    means = [group.mean(axis=1) for group in groups]
-    spread = sum(group.var(axis=1, ddof=1) / group.shape[1] for group in groups)
-    return (means[0] if len(groups) == 1 else means[1] - means[0]), spread**0.5
+def _mean_and_error(groups: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
+    """Return the weighted sum of the groups' means and its standard error, row by row."""
+    pairs = list(zip(groups, weights, strict=True))
+    spread = sum(weight**2 * group.var(axis=1, ddof=1) / group.shape[1] for group, weight in pairs)
+    return sum(weight * group.mean(axis=1) for group, weight in pairs), spread**0.5
 
 
 def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:

@@ -106,12 +106,8 @@ def _render_bars(group: GroupSummary) -> Iterator[str]:
 
 def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
     sentence = f"{len(root.addresses)} sessions in one tree: they diverge after each line that has lines below it."
-    yield from (
-        "## Divergence",
-        "",
-        notes(sentence, [f"../{place}" for place in root.addresses]),
-        "",
-    )
+    places = [f"../{place}" for place in root.addresses]
+    yield from ("## Divergence", "", notes(sentence, places), "")
     yield from (f"    {line}" for line in iter_path_lines(root))
     yield ""
 
@@ -176,11 +172,9 @@ def describe_test(test: Comparison, labels: dict[str, str]) -> str:
 def _describe_effect(test: Comparison, labels: dict[str, str]) -> str:
     if test.measure == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
-    span = (
-        f" ({_format_interval(test.interval, percents=test.measure != 'amount')})"
-        if test.interval
-        else ""
-    )
+    span, percents = "", test.measure != "amount"
+    if test.interval:
+        span = f" ({_format_interval(test.interval, percents=percents)})"
     if test.measure == "amount":
         return f"{test.effect:+.4g} {AMOUNT_NAMES[test.name]}{span}"
     return f"{inline_code(labels.get(test.name) or test.name)} {100 * test.effect:+.0f} percentage points{span}"
@@ -191,11 +185,9 @@ def format_share(share: ShareEstimate) -> str:
 
 
 def format_mean(name: str, amount: MeanEstimate) -> str:
-    span = (
-        f" ({_format_interval(amount.interval, percents=False)})"
-        if amount.interval
-        else ", no interval"
-    )
+    span = ", no interval"
+    if amount.interval:
+        span = f" ({_format_interval(amount.interval, percents=False)})"
     return f"{amount.mean:.4g} {AMOUNT_NAMES[name]} on average over {amount.n}{span}"
 
 

@@ -86,11 +86,9 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
                     for step in own_steps
                 )
                 branch = run.state.branch if planned.session_index == 1 else None
-                begins = (
-                    (branch.source_run, branch.source_session_dir, branch.turn - 1)
-                    if branch
-                    else None
-                )
+                begins = None
+                if branch:
+                    begins = (branch.source_run, branch.source_session_dir, branch.turn - 1)
                 yield ActionPath(run.name, planned.session_dir, steps, begins)
 
 
@@ -107,11 +105,8 @@ def _iter_branches(
             first = _action_at_turn(run, run.planned_sessions()[0].session_dir, 1, options)
             point = (branch.source_run, branch.source_session_dir, branch.turn)
             source = by_name.get(branch.source_run)
-            recorded = (
-                _action_at_turn(source, branch.source_session_dir, branch.turn, options)
-                if source
-                else None
-            )
+            session, turn = branch.source_session_dir, branch.turn
+            recorded = _action_at_turn(source, session, turn, options) if source else None
             yield groups.BranchTrial(run.name, point, branch.prompt, meta, first, recorded)
 
 
@@ -125,11 +120,9 @@ def _action_at_turn(
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()
-    return (
-        options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir))
-        if turn <= len(steps)
-        else None
-    )
+    if turn > len(steps):
+        return None
+    return options.normalize(groups.action_of_step(steps[turn - 1], run.config.work_dir))
 
 
 def _load_recorded_actions(
@@ -156,9 +149,8 @@ def _load_recorded_actions(
 
 def _recorded_action(message: dict[str, object], work_dir: str) -> groups.RecordedAction:
     content = message.get("content")
-    blocks = (
-        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    )
+    listed = content if isinstance(content, list) else []
+    blocks = [block for block in listed if isinstance(block, dict)]
     action = groups.action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
     return groups.RecordedAction(action, str(message.get("model") or ""))
 
@@ -203,10 +195,8 @@ def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = 
 def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis) -> Path:
     """Write the analysis into the run; raise Conflict instead of replacing a person's file."""
     if not any(group.n for answer in analysis.questions for group in answer.groups):
-        raise NotFound(
-            f"{run.name} has no samples, replicates or branches",
-            hint=f"flightlog lab resample {run.name}",
-        )
+        hint = f"flightlog lab resample {run.name}"
+        raise NotFound(f"{run.name} has no samples, replicates or branches", hint=hint)
     path = run.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
         raise Conflict(f"{NAME} of {run.name} was written by hand", hint=f"rename it first: {path}")
@@ -218,6 +208,5 @@ def write_analysis(runtime: Runtime, run: RunStore, analysis: ExperimentAnalysis
 
 
 def _comparison_options(runtime: Runtime, by: str) -> ComparisonOptions:
-    return ComparisonOptions(
-        groups.action_by_tool if by == "tool" else lambda action: action, runtime.program_path
-    )
+    normalize = groups.action_by_tool if by == "tool" else lambda action: action
+    return ComparisonOptions(normalize, runtime.program_path)

@@ -357,9 +357,8 @@ def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise YamlError(
-            "not UTF-8", line, error.start - data.rfind(b"\n", 0, error.start)
-        ) from None
+        column = error.start - data.rfind(b"\n", 0, error.start)
+        raise YamlError("not UTF-8", line, column) from None
     return parse_chunks(text)
 
 

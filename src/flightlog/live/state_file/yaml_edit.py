@@ -75,8 +75,8 @@ def prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
         node = before.node
         # `sessions: []`, `~` or `null` becomes `sessions:`
         if node is not None and node.keys is None and node.end > node.after:
-            kept = _comments_around(before.text, node)
-            before.text = before.text[: node.after] + kept + before.text[node.end :]
+            comments = _comments_around(before.text, node)
+            before.text = before.text[: node.after] + comments + before.text[node.end :]
         else:
             before.text = re.sub(rf"(?m)^({name}:)[ \t]*\[\s*\]", r"\1", before.text, count=1)
         before.node = None
@@ -164,9 +164,9 @@ def _remove_member(chunk: YamlChunk, path: tuple[str, ...]) -> YamlChunk:
     del node.keys[key]
     end = text.find("\n", max(child.end, child.after)) + 1 or len(text)
     comment = text[max(child.end, child.after) : end].strip()
-    kept = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
-    _shift_after_removal(root, end, end - start - len(kept))
-    return relocate_values(chunk.key, text[:start] + kept + text[end:], root)
+    comment_line = f"{' ' * node.indent}{comment}\n" if comment.startswith("#") else ""
+    _shift_after_removal(root, end, end - start - len(comment_line))
+    return relocate_values(chunk.key, text[:start] + comment_line + text[end:], root)
 
 
 def drop_members(chunk: YamlChunk, new: Mapping[str, Mapping[str, Any]]) -> YamlChunk:
@@ -187,14 +187,8 @@ def _is_plain(value: str) -> bool:
     is_plain = _PLAIN.fullmatch(value) and value == value.strip()
     if not is_plain or ": " in value or value.endswith(":"):
         return False
-    return isinstance(resolve_scalar(value), str) and value.lower() not in {
-        "yes",
-        "no",
-        "on",
-        "off",
-        "y",
-        "n",
-    }
+    is_word = value.lower() in {"yes", "no", "on", "off", "y", "n"}
+    return isinstance(resolve_scalar(value), str) and not is_word
 
 
 def _quote_scalar(value: str) -> str:

@@ -29,27 +29,18 @@ def find_trip(state: LoopState, plan: Plan) -> BreakerTrip | None:
         rate = f"error_rate > {rules.error_rate:g}"
         return BreakerTrip(f"{rate} ({wrong} of the last {total} attempts failed)", HELP)
     low = _low_confidence_streak(state, rules.low_confidence)
+    unsure, denied = f"confidence < {rules.low_confidence:g}", "permission denied in {} in a row"
     in_a_row = (
         (rules.failure_threshold, breaker.consecutive_failures, "{} in a row", "failure"),
         (rules.same_error, breaker.same_error_count, "the same error {} in a row", "time"),
         (rules.no_progress, breaker.no_progress_count, "no progress in {}", "attempt"),
-        (
-            rules.permission_denials,
-            breaker.permission_denials,
-            "permission denied in {} in a row",
-            "attempt",
-        ),
-        (
-            rules.low_confidence_times,
-            low,
-            f"confidence < {rules.low_confidence:g} {{}} in a row",
-            "time",
-        ),
+        (rules.permission_denials, breaker.permission_denials, denied, "attempt"),
+        (rules.low_confidence_times, low, f"{unsure} {{}} in a row", "time"),
     )
     for limit, count, sentence, noun in in_a_row:
         if limit and count >= limit:
             # A probe would be denied as well, so the loop pauses instead.
-            action = REVIEW if sentence.startswith("permission") else HELP
+            action = REVIEW if sentence is denied else HELP
             return BreakerTrip(sentence.format(pluralize(count, noun)), action)
     return _find_condition_trip(state, plan)
 
@@ -101,14 +92,13 @@ def _condition_variables(state: LoopState) -> dict[str, float]:
         "tokens": float(totals.total_tokens),
         "calls": float(totals.calls),
         "help_requests": float(totals.help_requests),
-        **({"error_rate": breaker.recent_results.count(False) / recent} if recent >= 1 else {}),
-        **(
-            {"validation_failure_rate": breaker.verify_failures / breaker.verify_count}
-            if breaker.verify_count
-            else {}
-        ),
-        **({"confidence": state.confidence} if state.confidence is not None else {}),
     }
+    if recent:
+        own["error_rate"] = breaker.recent_results.count(False) / recent
+    if breaker.verify_count:
+        own["validation_failure_rate"] = breaker.verify_failures / breaker.verify_count
+    if state.confidence is not None:
+        own["confidence"] = state.confidence
     return {**lengths, **numbers, **metrics, **own}
 
 
@@ -122,19 +112,15 @@ class UsedBudget(NamedTuple):
 
 def find_used_budget(state: LoopState, now: float, *, begun: bool = False) -> UsedBudget | None:
     """Return the limit that is used up, or None; a begun iteration may end."""
-    limits, totals, iterations = state.budgets, state.totals, state.config.max_iterations
+    limits, totals = state.budgets, state.totals
+    iterations = None if begun else state.config.max_iterations
     worked = now - (state.started_at or now) - state.rested_s
     if limits.usd is not None and totals.unpriced_calls:
         calls = pluralize(totals.unpriced_calls, "model call")
         why = f"budget: the price of {calls} is not known, so {limits.usd:g} USD cannot be kept"
         return UsedBudget("usd", 0, why)
     pairs: tuple[tuple[str, float, float | None, str], ...] = (
-        (
-            "max_iterations",
-            state.iterations,
-            None if begun else iterations,
-            "{:.0f} of {:g} iterations",
-        ),
+        ("max_iterations", state.iterations, iterations, "{:.0f} of {:g} iterations"),
         ("calls", totals.calls, limits.calls, "{:.0f} of {:g} model calls"),
         ("tokens", totals.total_tokens, limits.tokens, "{:.0f} of {:g} tokens"),
         ("usd", totals.cost_usd, limits.usd, "{:.4f} of {:g} USD"),

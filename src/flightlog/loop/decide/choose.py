@@ -208,10 +208,8 @@ def _start_task_events(
     elif "delegate" in (scores.action, at.mode):
         mode = action = "delegate"
     decision = _make_decision(task, scores, action, scores.rationale)
-    return [
-        decision,
-        events.TaskStarted(task.task_id, at.attempt + 1, mode, _task_key(state, task)),
-    ]
+    attempt = at.attempt + 1
+    return [decision, events.TaskStarted(task.task_id, attempt, mode, _task_key(state, task))]
 
 
 def _make_decision(
@@ -219,15 +217,8 @@ def _make_decision(
 ) -> events.DecisionMade:
     others = [pair for pair in scores.scores.items() if pair[0] != action]
     best = tuple(sorted(others, key=lambda pair: -pair[1])[:3])
-    return events.DecisionMade(
-        task.task_id,
-        action,
-        scores.confidence,
-        scores.raw_confidence,
-        rationale,
-        best,
-        scores.risks,
-    )
+    confidence = (scores.confidence, scores.raw_confidence)
+    return events.DecisionMade(task.task_id, action, *confidence, rationale, best, scores.risks)
 
 
 def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:

@@ -76,9 +76,8 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
         deadline = state.question.asked_at + state.question.event.timeout_s
         if now < deadline:
             return WaitUntil(deadline, "waiting for an answer")
-        return AppendEvents(
-            [gates.make_answer_event(state, state.question.event.default_answer, person=False)]
-        )
+        answer = state.question.event.default_answer
+        return AppendEvents([gates.make_answer_event(state, answer, person=False)])
     if state.verdict is not None:
         return AppendEvents(gates.events_after_answer(state, state.verdict))
     agreed = state.iterations or state.is_start_approved or state.is_autonomous
@@ -155,9 +154,8 @@ def _recover_task(state: LoopState, task: Task) -> Effect:
 
 def _ask_for_agent(state: LoopState, task: Task, why: str) -> Effect:
     at = state.task_state(task.task_id)
-    question = gates.make_question(
-        state, "agent", task.task_id, f"{task.name}: the agent asks: {at.question}"
-    )
+    text = f"{task.name}: the agent asks: {at.question}"
+    question = gates.make_question(state, "agent", task.task_id, text)
     return AppendEvents([events.RecoveryStarted(task.task_id, at.attempt, "ask", why), question])
 
 
@@ -175,9 +173,8 @@ def _choose_effect(state: LoopState, plan: Plan, now: float) -> Effect:
     choice = choose_next(state, plan, now)
     if isinstance(choice, float):
         return WaitUntil(choice, "until a task may be tried again")
-    if choice and not isinstance(
-        choice[0], events.LoopEnded | events.LoopPaused | events.QuestionAsked
-    ):
+    waits = events.LoopEnded | events.LoopPaused | events.QuestionAsked
+    if choice and not isinstance(choice[0], waits):
         return _limit_effect(state, now, begun=False) or AppendEvents(choice)
     return AppendEvents(choice)
 
@@ -186,13 +183,9 @@ def _alert_events(state: LoopState, plan: Plan) -> list[events.Event]:
     if not plan.circuit_breaker.conditions or not state.totals.attempts:
         return []
     unknown = "not evaluated: a name in it has no value"
-    return [
-        *(
-            events.AlertRaised(when, "the condition holds")
-            for when in breaker.find_alerts(state, plan)
-        ),
-        *(events.AlertRaised(when, unknown) for when in breaker.unknown_conditions(state, plan)),
-    ]
+    reasons = dict.fromkeys(breaker.find_alerts(state, plan), "the condition holds")
+    reasons |= dict.fromkeys(breaker.unknown_conditions(state, plan), unknown)
+    return [events.AlertRaised(when, reason) for when, reason in reasons.items()]
 
 
 def _limit_effect(state: LoopState, now: float, *, begun: bool) -> Effect | None:
@@ -217,9 +210,8 @@ def _breaker_effect(state: LoopState, plan: Plan, now: float) -> Effect | None:
     if at.state == "open":
         return _open_breaker_effect(state, plan, now)
     if at.probe_result is True:
-        return AppendEvents(
-            [events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")]
-        )
+        closed = events.BreakerChanged("half_open", "closed", at.condition, "a probe succeeded")
+        return AppendEvents([closed])
     if at.probe_result is False or at.probes >= rules.half_open_max_calls:
         trip = breaker.BreakerTrip(at.condition or "a probe failed", at.action or breaker.HELP)
         return _trip_breaker(state, trip)

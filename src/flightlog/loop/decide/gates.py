@@ -46,9 +46,8 @@ def make_question(
     """Return the question about a topic."""
     _, options, safe = ABOUT[about]
     wait = state.config.answer_timeout_seconds if timeout_s is None else timeout_s
-    return events.QuestionAsked(
-        f"q{state.question_count + 1}", about, task, text, options, safe, wait
-    )
+    question_id = f"q{state.question_count + 1}"
+    return events.QuestionAsked(question_id, about, task, text, options, safe, wait)
 
 
 def is_answer(question: events.QuestionAsked, answer: str) -> bool:
@@ -68,9 +67,8 @@ def check_answer(question: events.QuestionAsked, answer: str) -> None:
 def make_answer_event(state: LoopState, answer: str, *, person: bool) -> events.QuestionAnswered:
     """Return the answer to the open question."""
     assert state.question is not None, "there is no question"
-    return events.QuestionAnswered(
-        state.question.event.question_id, answer, "person" if person else "timeout"
-    )
+    question_id = state.question.event.question_id
+    return events.QuestionAnswered(question_id, answer, "person" if person else "timeout")
 
 
 def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[events.Event]:

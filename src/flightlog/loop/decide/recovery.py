@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from flightlog.agents.claude_code import allow_tools
 from flightlog.loop.decide import gates
 from flightlog.loop.plan.schema import Task
 from flightlog.loop.state import LoopState, TaskState
@@ -69,8 +70,8 @@ def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PL
     if at.question and may_ask and gates.should_ask(state, "agent"):
         return RecoveryAction("ask", 0, "the agent asks a question")
     if denied := denied_tools(state, task.task_id):
-        names, words = " and ".join(denied), ", ".join(denied)
-        why = f"the agent may not use {names}: a plan allows it by `arguments: [--allowedTools, {words}]`"
+        names, option = " and ".join(denied), ", ".join(allow_tools(denied))
+        why = f"the agent may not use {names}: a plan allows it by `arguments: [{option}]`"
         return _give_up(task, at, why)
     if at.failures > limit:
         return _give_up(task, at, f"{pluralize(at.failures, 'failure')}; retries allowed: {limit}")

@@ -5,6 +5,7 @@ A plan is written as JSON. What is done already (a ticked box, `passes`, a close
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ _NAME_CHARS = 80
 _PRIORITIES = 1000  # more priorities than any PRD has
 
 
-def import_plan(path: Path, verify: tuple[str, ...], agent: str, arguments: list[str]) -> str:
+def import_plan(path: Path, verify: tuple[str, ...], agent: str, arguments: Sequence[str]) -> str:
     """Return the file at `path` as the text of a plan; `verify` checks every task."""
     text = read_named_file(path, "file", "name a checklist or JSON").decode("utf-8", "replace")
     is_json = text.lstrip()[:1] in {"{", "["}
@@ -105,10 +106,8 @@ def _read_json(text: str, path: Path) -> tuple[str, list[dict[str, Any]]]:
     if isinstance(document, list) and all(isinstance(issue, dict) for issue in document):
         waiting = [issue for issue in document if str(issue.get("state", "")).lower() != "closed"]
         return path.stem, [_issue_task(issue) for issue in waiting if issue.get("title")]
-    raise Invalid(
-        f"{path}: neither `userStories` (prd.json) nor a list of issues",
-        hint="gh issue list --json number,title,body,state > issues.json",
-    )
+    hint = "gh issue list --json number,title,body,state > issues.json"
+    raise Invalid(f"{path}: neither `userStories` (prd.json) nor a list of issues", hint=hint)
 
 
 def _story_task(story: dict[str, Any]) -> dict[str, Any]:

@@ -167,7 +167,7 @@ _DESCRIPTIONS = {
         "command": "A shell command, or a list of words.",
         "agent": "claude-code, or scripted.",
         "prompt": "The prompt; criteria, verify commands and the last failure are added.",
-        "arguments": "Further arguments of the agent, such as [--allowedTools, Write, Edit].",
+        "arguments": "Further arguments of the agent's own command.",
         "scenario": "Replies of the scripted agent, a YAML file.",
         "python": "A function as module:function; it may return a list of reports.",
         "repeat": "Send the prompt again until the agent ends with EXIT_SIGNAL: true and two of: "
@@ -280,19 +280,19 @@ def order_tasks(plan: Plan) -> list[Task]:
     gated = sorted({gate.phase for gate in plan.quality_gates if gate.phase is not None})
     left = Counter(task.phase for task in plan.tasks)
     ready = [(*order[task.task_id], task) for task in plan.tasks if not waiting[task.task_id]]
-    held: list[tuple[float, int, Task]] = []
+    later: list[tuple[float, int, Task]] = []
     done: list[Task] = []
     heapq.heapify(ready)
-    while ready or held:
+    while ready or later:
         # A gate holds back later phases while a task up to its phase is left.
         limit = next((gate for gate in gated if sum(left[n] for n in left if n <= gate)), None)
         if not ready:  # the tasks before the gate wait for tasks behind it
-            ready, held = sorted(held), []
+            ready, later = sorted(later), []
             limit = None
         item = heapq.heappop(ready)
         task = item[-1]
         if limit is not None and task.phase > limit:
-            held.append(item)
+            later.append(item)
             continue
         done.append(task)
         left[task.phase] -= 1
@@ -300,5 +300,5 @@ def order_tasks(plan: Plan) -> list[Task]:
             waiting[other.task_id] -= 1
             if not waiting[other.task_id]:
                 heapq.heappush(ready, (*order[other.task_id], other))
-        ready, held = (sorted([*ready, *held]), []) if held else (ready, held)
+        ready, later = (sorted([*ready, *later]), []) if later else (ready, later)
     return done

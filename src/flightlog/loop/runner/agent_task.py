@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flightlog.agents.claude_code import CONFIG_DIR, allow_tools
 from flightlog.agents.claude_code.driver import ClaudeCode, find
 from flightlog.agents.claude_code.files import AGENT_NAME
 from flightlog.agents.claude_code.stream import (
@@ -171,8 +172,7 @@ class AgentTask:
         before = fingerprint_tree(self._project)
         words = build_prompt(job.task, job.run.prompt, state, job.effect.mode, job.answer)
         words = words.replace(_CUT, _CONTINUE, 1) if job.is_resumed else words
-        tools = ",".join(state.allowed_tools)
-        allowed = ("--allowedTools", tools) if tools and job.run.agent != SCRIPTED else ()
+        allowed = allow_tools(state.allowed_tools) if job.run.agent != SCRIPTED else ()
         model = ("--model", job.run.model) if job.run.model else ()
         run = (job.task.task_id, job.effect.attempt, job.snapshot, job.session)
         emit(AttemptRunStarted(*run, is_resumed=job.is_resumed))
@@ -272,18 +272,16 @@ class AgentTask:
         self, why: str, outcome: AgentOutcome, stream: StreamResult, state: LoopState
     ) -> TaskResult:
         now = self._runtime.clock.now_s()
+        question = self._options.redact(stream.question)
         words = self._options.redact(stream.text or outcome.stderr)
-        text, end = (
-            shorten_text(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS)
-        )
+        limits = (_TEXT_CHARS, _SAID_CHARS)
+        text, end = (shorten_text(words, limit, "end").value for limit in limits)
         result = TaskResult(
             "success",
             0.0,
             outcome.exit_code,
             permission_denials=len(stream.denied_tools),
-            question=shorten_text(
-                self._options.redact(stream.question), _QUESTION_CHARS, "end"
-            ).value,
+            question=shorten_text(question, _QUESTION_CHARS, "end").value,
             denied_tools=tuple(filter(TOOL_RULE.fullmatch, stream.denied_tools)),
             exit_signal=stream.exit_signal,
             last_message=end,
@@ -316,7 +314,7 @@ class AgentTask:
             with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
                 here = {
                     "ANTHROPIC_BASE_URL": model.url,
-                    "CLAUDE_CONFIG_DIR": str(self._options.config_dir),
+                    CONFIG_DIR: str(self._options.config_dir),
                 }
                 yield scripted_driver(run.model or MODEL, VERSION), here
         else:  # `check_agents` refused any other

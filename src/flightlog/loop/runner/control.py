@@ -78,17 +78,17 @@ class ControlInbox:
         self._answer_mtime = 0
         self.answers: dict[str, str] = {}  # by question, as the person wrote them
         # A person may answer while no runner lives; the next one would wait for another answer.
-        self._answers = [each for each in self._read_requests() if each.action == ANSWER]
+        self._answers = [entry for entry in self._read_requests() if entry.action == ANSWER]
         self._answers += self._read_answer()
         self._at = self._control_bytes()
 
     def drain(self, question: str) -> list[ControlRequest]:
         """Return requests since the last call, and an answer to the open `question`, if any."""
-        requests = [each for each in self._answers if question and each.question_id == question]
-        self._answers = [each for each in self._answers if each not in requests]
+        requests = [entry for entry in self._answers if question and entry.question_id == question]
+        self._answers = [entry for entry in self._answers if entry not in requests]
         requests += self._read_requests()
         if question:
-            requests += [each for each in self._read_answer() if each.question_id == question]
+            requests += [entry for entry in self._read_answer() if entry.question_id == question]
         return requests
 
     def _read_requests(self) -> list[ControlRequest]:
@@ -102,7 +102,7 @@ class ControlInbox:
             for line in whole.splitlines():
                 with suppress(*UNREADABLE):
                     requests.append(json.decode(line, type=ControlRequest))
-        self.answers |= {each.question_id: each.answer for each in requests if each.answer}
+        self.answers |= {entry.question_id: entry.answer for entry in requests if entry.answer}
         return requests
 
     def _read_answer(self) -> list[ControlRequest]:

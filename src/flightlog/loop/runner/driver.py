@@ -10,17 +10,7 @@ from typing import NamedTuple, Protocol, assert_never
 from msgspec import Struct
 
 from flightlog.loop import events
-from flightlog.loop.decide import gates, recovery
-from flightlog.loop.decide.decide import (
-    AppendEvents,
-    CloseAttempt,
-    CommitTask,
-    RunTask,
-    StopRunner,
-    VerifyTask,
-    WaitUntil,
-    decide_effect,
-)
+from flightlog.loop.decide import decide, gates, recovery
 from flightlog.loop.events import Event
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.state import LoopState
@@ -81,17 +71,17 @@ class LoopEnvironment(Protocol):
         """Return the requests since the last call."""
 
     def run_attempt(
-        self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]
+        self, effect: decide.RunTask, state: LoopState, emit: Callable[[Event], None]
     ) -> TaskResult:
         """Run an attempt to its end; `emit` appends events meanwhile, first a `AttemptRunStarted`."""
 
-    def close_attempt(self, effect: CloseAttempt, state: LoopState) -> TaskResult:
+    def close_attempt(self, effect: decide.CloseAttempt, state: LoopState) -> TaskResult:
         """Return what is left of an attempt whose runner was killed."""
 
-    def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
+    def verify_task(self, effect: decide.VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands."""
 
-    def commit_task(self, effect: CommitTask, state: LoopState) -> events.TaskCommitted:
+    def commit_task(self, effect: decide.CommitTask, state: LoopState) -> events.TaskCommitted:
         """Commit the files that a task changed."""
 
 
@@ -130,25 +120,27 @@ class LoopDriver:
             self._handle_request(request)
         if self._pausing and self._may_rest(log.state):
             log.append(events.LoopPaused(self._pausing))
-        effect = decide_effect(log.state, self._plan, environment.now())
+        effect = decide.decide_effect(log.state, self._plan, environment.now())
         match effect:
-            case StopRunner():
+            case decide.StopRunner():
                 return False
-            case AppendEvents():
+            case decide.AppendEvents():
                 for event in effect.events:
                     log.append(event)
-            case RunTask():
+            case decide.RunTask():
                 log.refresh_output()
                 result = environment.run_attempt(effect, log.state, log.append)
                 log.append(make_attempt_event(effect, result))
-            case CloseAttempt():
+            case decide.CloseAttempt():
                 left = environment.close_attempt(effect, log.state)
-                log.append(make_attempt_event(RunTask(effect.task, effect.attempt, ""), left))
-            case CommitTask():
+                log.append(
+                    make_attempt_event(decide.RunTask(effect.task, effect.attempt, ""), left)
+                )
+            case decide.CommitTask():
                 log.append(environment.commit_task(effect, log.state))
-            case VerifyTask():
+            case decide.VerifyTask():
                 self._verify_task(effect)
-            case WaitUntil():
+            case decide.WaitUntil():
                 log.refresh_output()
                 environment.sleep_until(effect.until, log.state)
             case _:
@@ -174,7 +166,7 @@ class LoopDriver:
         idle = not state.current_task or state.task_state(state.current_task).stage == "idle"
         return idle and state.status == "in_progress"
 
-    def _verify_task(self, effect: VerifyTask) -> None:
+    def _verify_task(self, effect: decide.VerifyTask) -> None:
         result = self._environment.verify_task(effect, self._log.state)
         # The request that interrupts a verification is handled next; it runs again on resume.
         if not result.interrupted:
@@ -182,7 +174,7 @@ class LoopDriver:
             self._log.append(event)
 
 
-def make_attempt_event(effect: RunTask, ran: TaskResult) -> events.AttemptEnded:
+def make_attempt_event(effect: decide.RunTask, ran: TaskResult) -> events.AttemptEnded:
     """Return the event for the result of an attempt."""
     failed = ran.result in {"failure", "timeout"}
     shared = ran._replace(duration_s=round(ran.duration_s, 3))._asdict()

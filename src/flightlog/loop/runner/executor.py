@@ -261,11 +261,11 @@ class TaskExecutor:
         self._show_output(command)
         tail = self._options.redact(command.output_tail())
         limits = (_TAIL_CHARS, _SAID_CHARS)
-        message, said = (shorten_text(tail, limit, "end").value for limit in limits)
+        message, last_message = (shorten_text(tail, limit, "end").value for limit in limits)
         result = result or ("failure" if code else "success")
         if result == "failure" and not message.strip():
             message = f"exit code {code}"  # a command may fail without a word
-        return TaskResult(result, 0.0, code, message, last_message=said)
+        return TaskResult(result, 0.0, code, message, last_message=last_message)
 
     def _show_output(self, command: ShellCommand) -> None:
         if self._options.live is not None and (text := command.new_output()):

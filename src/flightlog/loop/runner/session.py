@@ -80,9 +80,8 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
     try:
         data = (directory / PLAN).read_bytes()
     except FileNotFoundError as error:
-        raise NotFound(
-            f"no session has begun in {directory}", hint="flightlog loop run --plan FILE"
-        ) from error
+        hint = "flightlog loop run --plan FILE"
+        raise NotFound(f"no session has begun in {directory}", hint=hint) from error
     has_begun = (directory / JOURNAL).is_file()
     phase = directories.open_loop_session(directory).state.phase if has_begun else None
     return select_phase(parse_plan(data, PLAN), phase), data

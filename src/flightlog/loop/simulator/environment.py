@@ -131,13 +131,9 @@ def _draw_breaker(chance: random.Random) -> dict[str, Any]:
 
 
 def _draw_gates(chance: random.Random) -> list[dict[str, Any]]:
+    threshold = chance.choice((0.1, 0.9))
     gates: list[dict[str, Any]] = [
-        {
-            "name": "coverage",
-            "metric": "coverage",
-            "threshold": chance.choice((0.1, 0.9)),
-            "phase": 1,
-        },
+        {"name": "coverage", "metric": "coverage", "threshold": threshold, "phase": 1},
         {"name": "never reported", "metric": "unheard_of", "threshold": 1, "operator": ">="},
     ]
     return [gate for gate in gates if chance.random() < 0.15]
@@ -205,11 +201,8 @@ class SimulatedEnvironment:
         began = self._now
         name = effect.task.task_id
         self.rounds[name] = self.rounds.get(name, 0) + 1
-        run = (
-            effect.task.delegate
-            if effect.mode == "delegate" and effect.task.delegate
-            else effect.task.run
-        )
+        delegate = effect.task.delegate if effect.mode == "delegate" else None
+        run = delegate or effect.task.run
         session = f"{name}-{self.rounds[name]}" if run.agent is not None else ""
         emit(events.AttemptRunStarted(name, effect.attempt, agent_session=session))
         calls = manner.calls if run.agent is not None else 0
@@ -252,19 +245,15 @@ class SimulatedEnvironment:
     def _report_metric(self, effect: RunTask, emit: Callable[[events.Event], None]) -> None:
         if self._chance.random() < 0.3:
             coverage = round(self._chance.random(), 2)
-            emit(
-                events.TaskReported(
-                    effect.task.task_id, effect.attempt, "metric", "coverage", coverage
-                )
-            )
+            attempt = (effect.task.task_id, effect.attempt)
+            emit(events.TaskReported(*attempt, "metric", "coverage", coverage))
 
     def _attempt_result(self, effect: RunTask, manner: TaskBehavior, took: float) -> TaskResult:
         agent = effect.task.run.agent is not None
         progress = self._chance.random() >= manner.idle if agent else None
         if agent and self._chance.random() < 0.05:
-            return TaskResult(
-                "limited", took, message="usage limit", limit_s=self._chance.choice((60.0, 7200.0))
-            )
+            limit_s = self._chance.choice((60.0, 7200.0))
+            return TaskResult("limited", took, message="usage limit", limit_s=limit_s)
         if self._chance.random() < 0.03:
             return TaskResult("interrupted", took)
         if self._chance.random() >= manner.fails:
@@ -286,11 +275,9 @@ class SimulatedEnvironment:
         if manner.kind == "timeout":
             return TaskResult("timeout", took, None, "no end in sight", made_progress=progress)
         message = _MESSAGES.get(manner.kind, "it went wrong")
-        more = (
-            ""
-            if manner.stubborn
-            else f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
-        )
+        more = ""
+        if not manner.stubborn:
+            more = f" in {self._chance.choice(('north', 'south', 'east', 'west'))}"
         denials = int(manner.kind == "permission denied" and agent)
         return TaskResult(
             "failure", took, 1, message + more, permission_denials=denials, made_progress=progress

@@ -284,16 +284,8 @@ def _run_to_end(
 ) -> int:
     """Run a session with new runners until it ends; return how often a runner was killed."""
     deaths = steps = 0
-    start = events.LoopStarted(
-        "session-001",
-        "made up",
-        plan.plan,
-        "",
-        len(plan.tasks),
-        plan.config,
-        plan.budgets,
-        is_autonomous=True,
-    )
+    name, count, limits = "session-001", len(plan.tasks), (plan.config, plan.budgets)
+    start = events.LoopStarted(name, "made up", plan.plan, "", count, *limits, is_autonomous=True)
     while True:
         try:
             if not log.records:

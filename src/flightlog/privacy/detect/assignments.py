@@ -187,9 +187,7 @@ def _may_be_key(view: bytes, start: int, end: int) -> bool:
     if view[start:end].lower().startswith(_NEED_NO_DIGIT):
         return True
     stop = end + _DIGIT_REACH
-    return (
-        _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
-    )
+    return bool(_DIGIT.search(view, end, stop) or _REPEATED.search(view, end, stop))
 
 
 def _name_around(view: bytes, start: int, end: int) -> tuple[bytes, int]:
@@ -281,13 +279,8 @@ def _weigh_value(word: bytes, name: bytes, value: AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
-    if (
-        len(text) < 4
-        or text.endswith(b":")
-        or attribute
-        or randomness.is_reference(text)
-        or b"\0" in text
-    ):
+    is_short = len(text) < 4 or text.endswith(b":")
+    if is_short or attribute or randomness.is_reference(text) or b"\0" in text:
         return 0
     if _is_password_word(word):
         assigned = value.operator != b"|" and (word != b"pass" or value.operator in _ASSIGNS)
@@ -300,12 +293,8 @@ def _weigh_value(word: bytes, name: bytes, value: AssignedValue) -> int:
     if value.operator in _ASSIGNS and not randomness.is_code(text):
         text = text.translate(None, _KEY_MARKS)
     listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
-    if (
-        listed
-        or b" " in text
-        or len(text) < 10
-        or (randomness.is_code(text) and not randomness.is_headed(text))
-    ):
+    is_short = listed or b" " in text or len(text) < 10
+    if is_short or (randomness.is_code(text) and not randomness.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word, name, text, value.operator) else 0
 
@@ -322,11 +311,8 @@ def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
     if operator and randomness.is_grouped(text):
         return True
     if word.decode("latin-1") not in STRONG:
-        return (
-            len(text) >= _FILLER_MIN
-            and operator != b""
-            and randomness.is_random(text, floor=_WEAK_ENTROPY)
-        )
+        is_long = len(text) >= _FILLER_MIN and operator != b""
+        return is_long and randomness.is_random(text, floor=_WEAK_ENTROPY)
     floor = randomness.RANDOM_ENTROPY if len(text) >= _LONG_KEY else _SHORT_ENTROPY
     is_hex = _HEX.fullmatch(text) is not None
     entropy = randomness.shannon_entropy(text) if is_hex else 0.0
@@ -347,9 +333,8 @@ def _weigh_password(text: bytes, value: AssignedValue) -> int:
     if value.operator == b">" or (
         value.operator == b"=" and randomness.english_pair_share(text) < _WORD_PAIRS
     ):
-        return (
-            LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
-        )
+        is_typed = len(text) >= 6 and not _PROSE.match(text[:20])
+        return LOW if is_typed or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
@@ -359,10 +344,8 @@ def _is_certain_password(view: bytes, start: int, value: AssignedValue, name: by
     """Return whether the syntax makes any word a password: beside a user's name, or in a `.env` file."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
-    before, user = (
-        view[value.start - 1 : value.start],
-        _USER.search(view, max(0, start - _USER_REACH), start),
-    )
+    before = view[value.start - 1 : value.start]
+    user = _USER.search(view, max(0, start - _USER_REACH), start)
     if value.operator == b">":
         return view[value.end : value.end + 2] == b"</" and user is not None
     if value.operator not in (b"=", b":") or before not in (b"=", b":", b" "):

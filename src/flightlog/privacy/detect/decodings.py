@@ -92,12 +92,9 @@ class DecodedText(NamedTuple):
         first = bisect_right(self.segments, start, key=_at) - 1
         last = bisect_right(self.segments, end - 1, first, key=_at) - 1
         if not self.split:
-            return (
-                (
-                    _source_span(self.segments[first], start)[0],
-                    _source_span(self.segments[last], end - 1)[1],
-                ),
-            )
+            low, _ = _source_span(self.segments[first], start)
+            _, high = _source_span(self.segments[last], end - 1)
+            return ((low, high),)
         spans = []
         for segment in self.segments[first : last + 1]:
             low, high = max(start, segment.at), min(end, segment.at + segment.length)
@@ -185,9 +182,8 @@ def iter_other_views(data: bytes) -> Iterator[DecodedText]:
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
         yield replace_with_meaning(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
     if any(mark in data for mark in ESCAPE_MARKS):
-        yield replace_with_meaning(data, _ASCII_ESCAPE, _decode_ascii_escape)._replace(
-            form=TextForm.UNESCAPED
-        )
+        view = replace_with_meaning(data, _ASCII_ESCAPE, _decode_ascii_escape)
+        yield view._replace(form=TextForm.UNESCAPED)
     if b"data: {" in data or b"data:{" in data:
         yield from _iter_stream_views(data)
 
@@ -205,9 +201,8 @@ def replace_with_meaning(
     for match in pattern.finditer(data):
         start, end = match.span()
         if start - source > 2 * _AROUND and segments:
-            at, source = _append_segment(
-                parts, segments, at, source, data[source : source + _AROUND] + b"\0"
-            )
+            added = data[source : source + _AROUND] + b"\0"
+            at, source = _append_segment(parts, segments, at, source, added)
         if start - source > _AROUND:
             source = start - _AROUND
         if start > source:

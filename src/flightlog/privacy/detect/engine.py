@@ -85,9 +85,8 @@ class Detection(NamedTuple):
         if len(spans) == 1:
             ((start, end),) = spans
             return Detection(((start + by, end + by),), rule, kind, weight, value)
-        return Detection(
-            tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value
-        )
+        shifted = tuple((start + by, end + by) for start, end in spans)
+        return Detection(shifted, rule, kind, weight, value)
 
     def is_in_one_string(self, data: bytes) -> bool:
         """Return whether a tag can replace it in raw JSON without cutting a string or an escape."""
@@ -95,11 +94,9 @@ class Detection(NamedTuple):
         if len(self.spans) > 1 or data[start - 1 : start] == b"\\":
             return False
         text = data[start:end]
-        return (
-            b'"' not in text
-            and (b"\\" not in text or self.rule == "private-key")
-            and not text.endswith(b"\\")
-        )
+        if b'"' in text or text.endswith(b"\\"):
+            return False
+        return b"\\" not in text or self.rule == "private-key"
 
 
 def find_private_values(
@@ -118,9 +115,8 @@ def search_text(
     known_hits = state.known_secrets.find_values(data) if state.known_secrets else ()
     data = decodings.decode_escapes_in_place(data)
     matches = triggers.scan_triggers(data, state.meter)
-    detections = [
-        _make_detection(hit, ((hit.start, hit.end),)) for hit in (*known_hits, *matches.hits)
-    ]
+    hits = (*known_hits, *matches.hits)
+    detections = [_make_detection(hit, ((hit.start, hit.end),)) for hit in hits]
     for group in _group_windows(data, _merge_windows(data, matches.regions)):
         starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
         for detection in _search_window(b"\0".join(data[low:high] for low, high in group), state):
@@ -137,12 +133,8 @@ def search_text(
 def without_tags(data: bytes) -> bytes:
     """Return `data` with redaction tags blanked out, keeping every offset."""
     if contains_needle(data, b"<secret:") or contains_needle(data, b"<person:"):
-        return _TAG.sub(_blank_tag, data)
+        return _TAG.sub(lambda tag: bytes(tag.end() - tag.start()), data)
     return data
-
-
-def _blank_tag(tag: re.Match[bytes]) -> bytes:
-    return bytes(tag.end() - tag.start())
 
 
 def _merge_windows(data: bytes, places: Iterable[triggers.DecodedRegion]) -> list[tuple[int, int]]:
@@ -188,9 +180,8 @@ def _search_window(window: bytes, state: SearchState) -> Iterator[Detection]:
     plain = decodings.blank_json_escapes(window)
     for hit in structured.find_structured_secrets(plain, state.meter):
         yield _make_detection(hit, ((hit.start, hit.end),))
-    for view in itertools.chain(
-        decodings.iter_other_views(window), decodings.iter_base64_views(plain)
-    ):
+    others = decodings.iter_other_views(window)
+    for view in itertools.chain(others, decodings.iter_base64_views(plain)):
         text = decodings.blank_json_escapes(view.data)
         if state.known_secrets:
             for hit in state.known_secrets.find_values(text):
@@ -244,11 +235,8 @@ def _choose_best(cluster: list[Detection]) -> list[Detection]:
     if any(detection.rule == UNJUDGED for detection in cluster):
         whole = cluster[0].start, max(detection.end for detection in cluster)
         value = b"".join(detection.value for detection in cluster)
-        return [
-            Detection(
-                (whole,), UNJUDGED, SECRET, max(detection.weight for detection in cluster), value
-            )
-        ]
+        weight = max(detection.weight for detection in cluster)
+        return [Detection((whole,), UNJUDGED, SECRET, weight, value)]
     best: list[Detection] = []
     occupied: list[tuple[int, int]] = []
     for detection in sorted(cluster, key=_rank_key):
@@ -267,9 +255,8 @@ def _rank_key(detection: Detection) -> tuple[bool, int, int, int]:
 
 def _overlaps_any(occupied: list[tuple[int, int]], span: tuple[int, int]) -> bool:
     at = bisect_left(occupied, span)
-    return (at < len(occupied) and occupied[at][0] < span[1]) or (
-        at > 0 and occupied[at - 1][1] > span[0]
-    )
+    is_before = at < len(occupied) and occupied[at][0] < span[1]
+    return is_before or (at > 0 and occupied[at - 1][1] > span[0])
 
 
 class SuspectLine(NamedTuple):
@@ -279,11 +266,9 @@ class SuspectLine(NamedTuple):
     detections: list[Detection]
 
 
-def find_suspect_lines(
-    data: bytes, known: KnownSecrets, meter: WorkBudget | None = None
-) -> list[SuspectLine]:
+def find_suspect_lines(data: bytes, known: KnownSecrets) -> list[SuspectLine]:
     """Return the lines of `data` to redact, in order; detections count from the start of the line."""
-    return find_suspect_records(data.replace(b"\n", b"\0"), known, meter)
+    return find_suspect_records(data.replace(b"\n", b"\0"), known)
 
 
 def find_suspect_records(

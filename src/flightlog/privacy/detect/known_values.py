@@ -133,9 +133,8 @@ class KnownSecrets:
         }
         self._fixed = list(self._compile_parts(list(self._values)))
         others = b"|".join(map(_literal_pattern, sorted(all_names - distinctive)))
-        self._positions = (
-            re2.compile(_POSITIONS.replace(b"NAME", others), LATIN) if others else None
-        )
+        pattern = _POSITIONS.replace(b"NAME", others)
+        self._positions = re2.compile(pattern, LATIN) if others else None
         self._parts: list[_AutomatonPart] = []
         self._pending: list[bytes] = []
         self.growth = 0
@@ -221,9 +220,8 @@ class KnownSecrets:
         places: dict[bytes, set[tuple[int, int]]] = {}
         first = 0
         for last, value in enumerate(values, 1):
-            for text, spelling in _iter_spellings(
-                value, whole_words=self._values[value].whole_words
-            ):
+            whole_words = self._values[value].whole_words
+            for text, spelling in _iter_spellings(value, whole_words=whole_words):
                 spellings.setdefault(text, spelling)
                 for offset, width in _list_anchors(text):
                     places.setdefault(text[offset : offset + width], set()).add((offset, len(text)))
@@ -283,9 +281,8 @@ class KnownSecrets:
                 windows.append((low, high))
         for low, high in windows:
             for pattern in _REWRITTEN:
-                other = decodings.replace_with_meaning(
-                    view[low:high], pattern, decodings.decode_escape
-                )
+                decode = decodings.decode_escape
+                other = decodings.replace_with_meaning(view[low:high], pattern, decode)
                 for part in (*self._fixed, *self._parts):
                     for hit in self._find_exact(other.data, part, []):
                         ((start, end),) = other.source_spans(hit.start, hit.end)
@@ -322,9 +319,8 @@ def is_usable(value: str) -> bool:
 
 def _is_distinctive_name(name: bytes) -> bool:
     letters = sum(chr(byte).isalpha() for byte in name)
-    return b"@" in name or (
-        letters >= _NAME_LETTERS_MIN and name.lower() not in randomness.COMMON_WORDS
-    )
+    is_rare = letters >= _NAME_LETTERS_MIN and name.lower() not in randomness.COMMON_WORDS
+    return b"@" in name or is_rare
 
 
 def _is_word(view: bytes, start: int, end: int) -> bool:
@@ -344,14 +340,10 @@ def _list_anchors(spelling: bytes) -> list[tuple[int, int]]:
     """
     width = max(_ANCHOR_MIN, min(_ANCHOR_MAX, len(spelling) // 2))
     last, half = len(spelling) - width, max(1, len(spelling) // 2 - width + 1)
-    middle = range(
-        _ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP
-    )
-    stretches = [
-        range(half),
-        range(last, last - half, -1),
-        *(range(low, low + _ANCHOR_STEP) for low in middle),
-    ]
+    top = min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX)
+    middle = range(_ANCHOR_STEP, top, _ANCHOR_STEP)
+    inner = (range(low, low + _ANCHOR_STEP) for low in middle)
+    stretches = [range(half), range(last, last - half, -1), *inner]
     offsets = {_choose_anchor(spelling, stretch, width) for stretch in stretches}
     return [(offset, width) for offset in offsets]
 

@@ -189,9 +189,8 @@ def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line continues the value only if there is nothing else on it. A line end that JSON
     # escaped was blanked out, so a blank may come first.
-    after = (
-        b"\n" if view[stop : stop + 1] == b" " and ends_line(view, stop) else view[stop : stop + 1]
-    )
+    after = view[stop : stop + 1]
+    after = b"\n" if after == b" " and ends_line(view, stop) else after
     ends = (
         after in _VALUE_ENDS
         or view[stop : stop + 3] == b" --"

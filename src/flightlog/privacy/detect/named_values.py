@@ -68,14 +68,7 @@ _LEADING = rules.quick_pattern(
     rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode()
 )
 # Names that are ordinary words: they count only with a word for credentials or a value after them.
-_AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
-commodities, copper, createsend, cricket, daily, directus, ditto, enigma, fal, findl, fixer, fleet,
-front, ftp, ghost, groove, guru, harness, hive, honey, hotwire, humanity, hunter, kite, ldap,
-lighton, linear, manifest, moderation, monday, neon, nexus, orbit, persona, phrase, polygon,
-privacy, prospect, railway, readme, recharge, redis, replicate, retool, riot, ronin, salad, segment,
-semaphore, sentiment, shortcut, sift, sigma, spectral, square, stability, steam, surge, teamup,
-tines, together, toggl, tomorrow, twist, unkey, verifier, wit, zoom"""
-AMBIGUOUS = frozenset(word.strip() for word in _AMBIGUOUS.split(","))
+AMBIGUOUS = frozenset(rules.load_words("ambiguous"))
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-300}", "{b64:20-300}==", "{b64:20-300}=", "{b64:20-300}")
 # A word before the value that makes it something else than a secret.
@@ -127,11 +120,8 @@ def provider_name_pattern(among: tuple[str, ...] | None = None) -> str:
     if among is None:
         among = tuple(name.decode() for name in _rules_by_name())
     names = provider_tokens.sort_for_pattern(among)
-    patterns = [
-        (r"\b" if len(name) < _LONG_NAME else "") + re.escape(name)
-        for name in names
-        if name not in AMBIGUOUS
-    ]
+    common = [name for name in names if name not in AMBIGUOUS]
+    patterns = [(r"\b" if len(name) < _LONG_NAME else "") + re.escape(name) for name in common]
     words = "|".join(re.escape(name) for name in names if name in AMBIGUOUS)
     if words:
         patterns.append(rf"\b(?:{words})(?:{_AFTER_WORD})")
@@ -168,19 +158,15 @@ def _match_provider_name(text: bytes) -> bytes | None:
     if text in _rules_by_name():
         return text
     leading = _LEADING.match(text)
-    return (
-        leading.group() if leading is not None and leading.group().decode() in AMBIGUOUS else None
-    )
+    name = leading.group() if leading is not None else b""
+    return name if name.decode() in AMBIGUOUS else None
 
 
 def has_value(view: bytes, end: int) -> bool:
     """Return whether a long run is near a name that ends at `end`, and the name is no address."""
     stop = end + _REACH + 1 + _LEAST
-    if (
-        view[end : end + 1] in b"./-"
-        and _LOCATION.match(view, end, stop)
-        and not _SECRETIVE.search(view, end, stop)
-    ):
+    is_address = view[end : end + 1] in b"./-" and _LOCATION.match(view, end, stop)
+    if is_address and not _SECRETIVE.search(view, end, stop):
         return False
     value = _VALUE.search(view, end, stop)
     return value is not None and view.find(b"\0", end, value.end()) < 0
@@ -252,11 +238,9 @@ def _has_candidate(text: bytes) -> bool:
         value = run.group()
         if text[run.end() : run.end() + 3].lstrip(b" \\")[:1] == b"\n":
             return True
-        if (
-            len(value) >= _LEAST
-            and (_DIGIT.search(value) or len(_HUMP.findall(value)) > 1)
-            and not _is_path(value)
-        ):
+        if len(value) < _LEAST or _is_path(value):
+            continue
+        if _DIGIT.search(value) or len(_HUMP.findall(value)) > 1:
             return True
     return False
 
@@ -292,11 +276,8 @@ def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
 
 def _is_part(text: bytes, hit: Candidate) -> bool:
     """Return whether a value begins or ends with its line, and so may be a part of one."""
-    return (
-        ends_line(text, hit.end)
-        or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"")
-        or b"\n" in hit.value
-    )
+    begins = text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"")
+    return ends_line(text, hit.end) or begins or b"\n" in hit.value
 
 
 def _find_wrapped_value(
@@ -315,12 +296,8 @@ def _find_wrapped_value(
         if hit is None or hit.start < low:
             continue
         extends = part is not None and hit.value.endswith(part.value)
-        if (
-            hit.weight != MEDIUM
-            or extends
-            or is_quoted(whole, hit.start, hit.end)
-            or _is_split_value(text, run, whole, hit)
-        ):
+        is_sure = hit.weight != MEDIUM or extends or is_quoted(whole, hit.start, hit.end)
+        if is_sure or _is_split_value(text, run, whole, hit):
             return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
     return None
 
@@ -377,9 +354,8 @@ def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
     if form == "{uuid}":
         return (named or assigned) if not rule.forms else (named or b"id" not in gap.lower())
     if not rule.forms:
-        drawn = (
-            randomness.is_random(value) or randomness.is_grouped(value)
-        ) and not randomness.is_uuid(value)
+        drawn = randomness.is_random(value) or randomness.is_grouped(value)
+        drawn = drawn and not randomness.is_uuid(value)
         return drawn and _LABEL.search(gap) is None
     return _has_mixed_characters(value, form) and randomness.shannon_entropy(value) >= _FORM_ENTROPY
 

@@ -142,9 +142,8 @@ def _judge_number(text: bytes, digits: bytes, start: int, view: bytes) -> Candid
         if b"ssn" in before or b"social" in before:
             return _make_person_candidate(text, start, "ssn", MEDIUM)
         return None
-    is_card = len(digits) < len(text) or _CARD_WORDS.search(
-        view, max(0, start - _CARD_REACH), start
-    )
+    is_grouped = len(digits) < len(text)
+    is_card = is_grouped or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
     is_card = is_card and before[-1:] != b"." and _is_card(digits)
     return _make_person_candidate(text, start, "card") if is_card else None
 
@@ -162,19 +161,15 @@ def _judge_email(text: bytes, start: int, view: bytes) -> Candidate | None:
     host = host.lower()
     if host.replace(b".", b"").isdigit() and host.count(b".") == 3:
         return _judge_ip_address(host, start + len(box) + 1, view)
-    if (
-        b"." not in host
-        or not host.rsplit(b".", 1)[1].isalpha()
-        or host.endswith((b".local", b".py", b".js", b".ts"))
-    ):
+    top = host.rpartition(b".")[2]
+    if top == host or not top.isalpha() or top in (b"local", b"py", b"js", b"ts"):
         return None
     labels = tuple(host.split(b"."))
     if labels[-2:] in _RESERVED or labels[-1] in _RESERVED_TOP or box.lower() in _FUNCTION_BOXES:
         return None
     # A user in a URL, a package and its version, or a version after an `@`.
-    is_url = (
-        view[start - 3 : start] == b"://" or view[start + len(text) : start + len(text) + 1] == b"/"
-    )
+    end = start + len(text)
+    is_url = view[start - 3 : start] == b"://" or view[end : end + 1] == b"/"
     return None if is_url or labels[0].isdigit() else _make_person_candidate(text, start, "email")
 
 
@@ -199,9 +194,8 @@ def strip_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     while start >= 0:
         end = start + len(path)
         # Nearly all come after the usual mark.
-        begins = data[start - 1 : start] == usual or _begins_path(
-            first, data[max(0, start - 2) : start]
-        )
+        before = data[max(0, start - 2) : start]
+        begins = before[-1:] == usual or _begins_path(first, before)
         if begins and data[end : end + 1] not in bounds:
             parts.append(data[at:start])
             at = end

@@ -38,6 +38,7 @@ _RUN = rules.quick_pattern(rb"[A-Za-z0-9_.$/+=:|~%?&@;!,*-]*")
 _RUN_BEFORE = rules.quick_pattern(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")  # without list marks
 _LOOK = 100  # the cost of trying a form, and how far a run around a head is followed
 _AROUND = (120, 200)  # bytes before and after a head that is inside its token
+_LINE_BEGINS = (b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> ")  # also in diffs and quotes
 _PADDED_MIN = 30  # a token that ends with a field of this length may have base64 padding after it
 # English letter pairs: words have over half of them. A whole tail is words only if it clearly is.
 _WORD_PAIRS, _TAIL_PAIRS = 0.5, 0.55
@@ -74,11 +75,9 @@ def token_head_patterns(among: "Iterable[_TokenForm] | None" = None) -> tuple[st
     allows on a hostile text.
     """
     forms = list(_load_token_forms() if among is None else among)
-    plain = (form for form in forms if _is_distinctive_head(form))
-    counted = (form for form in forms if not _is_distinctive_head(form))
-    return join_alternatives(_build_head_patterns(plain)), join_alternatives(
-        _build_head_patterns(counted)
-    )
+    plain = _build_head_patterns(form for form in forms if _is_distinctive_head(form))
+    counted = _build_head_patterns(form for form in forms if not _is_distinctive_head(form))
+    return join_alternatives(plain), join_alternatives(counted)
 
 
 def _build_head_patterns(forms: "Iterable[_TokenForm]") -> list[str]:
@@ -117,12 +116,8 @@ def _token_heads() -> frozenset[bytes]:
 
 @functools.cache
 def _load_token_forms() -> list[_TokenForm]:
-    return [
-        _make_token_form(rule, form)
-        for rule in load_rules()
-        if not rule.near
-        for form in rule.forms
-    ]
+    own = (rule for rule in load_rules() if not rule.near)
+    return [_make_token_form(rule, form) for rule in own for form in rule.forms]
 
 
 def _make_token_form(rule: TokenRule, text: str) -> _TokenForm:
@@ -158,9 +153,8 @@ def _prefix_pattern(form: str, wanted: int, cut: int) -> str:
         return f"{literal}(?:[0-9a-fA-F]{{8}}-|[0-9a-fA-F]{{{min(cut, 7)},7}}{LINE_END})"
     least, members = int(field["low"]), f"[{rules.CLASSES[field['name']]}]"
     if least < wanted:
-        whole = rules.form_pattern(field.group()) + _prefix_pattern(
-            rest, wanted - least, max(0, cut - least)
-        )
+        following = _prefix_pattern(rest, wanted - least, max(0, cut - least))
+        whole = rules.form_pattern(field.group()) + following
         fewer = f"{members}{{{cut},{least - 1}}}"
     else:
         # The whole is found where as many follow: an upper bound would only make the pattern larger.
@@ -198,19 +192,16 @@ def judge_token(view: bytes, start: int) -> Candidate | None:
 
 def _forms_at(data: bytes, start: int) -> list[_TokenForm]:
     heads = _forms_by_head()
-    forms = (
-        *heads.get(data[start : start + _HEAD_CHARS], ()),
-        *heads.get(data[start : start + 1], ()),
-    )
+    short, single = data[start : start + _HEAD_CHARS], data[start : start + 1]
+    forms = (*heads.get(short, ()), *heads.get(single, ()))
     return [form for form in forms if data.startswith(form.head, start)]
 
 
 def _try_form(view: bytes, start: int, form: _TokenForm, lines: _Joined | None) -> Candidate | None:
     pattern = _compile_form(form.text)
     if not form.lead:
-        return _match_around(view, start, form, pattern) or _match_around_joined_lines(
-            view, start, form, pattern
-        )
+        hit = _match_around(view, start, form, pattern)
+        return hit or _match_around_joined_lines(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     whole = _match_joined_lines(lines, start, form, pattern) if lines is not None else None
     if _begins_inside_word(view, start, form) or (
@@ -249,9 +240,8 @@ def _match_joined_lines(
 
 
 def _is_words(value: bytes) -> bool:
-    return (
-        randomness.count_digits(value) < 2 and randomness.english_pair_share(value) >= _TAIL_PAIRS
-    )
+    few_digits = randomness.count_digits(value) < 2
+    return few_digits and randomness.english_pair_share(value) >= _TAIL_PAIRS
 
 
 def _continues_next_line(view: bytes, hit: Candidate, whole: Candidate) -> bool:
@@ -300,10 +290,7 @@ def _match_around_joined_lines(
     end = _RUN.match(view, at, at + _LOOK).end()
     run = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
     begin = run.start() if run else at
-    if not (
-        ends_line(view, end)
-        or view[:begin].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))
-    ):
+    if not (ends_line(view, end) or view[:begin].endswith(_LINE_BEGINS)):
         return None
     text, back, middle = unwrap_around(view, at, *_AROUND)
     hit = _match_around(text, middle, form, pattern)
@@ -339,15 +326,11 @@ def _is_code_name(tail: bytes, head: bytes) -> bool:
 
 def _is_stand_in(value: bytes) -> bool:
     low = value.lower()
-    return (
-        b"xxxx" in low or b"example" in low or b"abcdefghij" in value or len(set(value[-12:])) <= 2
-    )
+    is_example = b"xxxx" in low or b"example" in low or b"abcdefghij" in value
+    return is_example or len(set(value[-12:])) <= 2
 
 
 def _is_prefix(form: _TokenForm) -> bool:
     """Return whether the head is a vendor's own prefix: four characters or more that are no word."""
-    return (
-        form.lead
-        and len(form.head) >= _PREFIX_MIN
-        and (form.head.isupper() or not form.head.isalpha())
-    )
+    is_name = form.head.isalpha() and not form.head.isupper()
+    return form.lead and len(form.head) >= _PREFIX_MIN and not is_name

@@ -203,29 +203,9 @@ def _is_mixed(value: bytes, digits: int) -> bool:
         return True
     if runs >= 3 or humps >= 5:
         return english_pair_share(value) < _SCATTERED_PAIRS
-    return english_pair_share(value) < (
-        _DIGITS_PAIRS if digits * 8 > len(value) else _FEW_DIGITS_PAIRS
-    )
+    most = _DIGITS_PAIRS if digits * 8 > len(value) else _FEW_DIGITS_PAIRS
+    return english_pair_share(value) < most
 
 
 # Words that passwords and the names of users and machines share with ordinary text.
-COMMON_WORDS = frozenset(
-    b"""
-    access account active admin administrator another api-key apikey application argument basic bearer before boolean
-    browser builder button cancel change changeit changeme channel client command common config configuration content
-    context cookie create created current custom database debian default delete description desktop developer
-    development disabled docker document domain editor element enabled encrypted environment error example expected
-    expired export external false filter folder format function github gitlab global header hidden hostname hunter
-    import input internal invalid jenkins kubernetes length letmein library localhost locked machine manager master
-    message method missing module monitor mysecret mypassword nobody number object operator option optional options
-    oracle output package parameter passwd password password1 passphrase people person placeholder player please
-    plugin policy postgres prefix present private process production profile project prompt properties property
-    provider public python qwerty random readonly reader record redacted redis reference regular release remote
-    removed request required reserved resource response result return runner sample sandbox schema script search
-    secret secrets secure select server service session setting settings simple single source staging standard start
-    status storage stream string student subject submit support switch symbol system target template temporary
-    testing testuser thread ticket token tokens traffic ubuntu undefined unique unknown update upload user username
-    users validate value values vagrant variable version vscode warning website welcome window windows worker
-    workspace writer yourpassword
-    """.split()
-)
+COMMON_WORDS = frozenset(word.encode() for word in rules.load_words("common"))

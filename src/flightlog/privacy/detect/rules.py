@@ -74,12 +74,10 @@ def bounded_form_pattern(form: str) -> Any:
     """Return a pattern that finds a form which is not a part of a longer value."""
     # With a mark at its edge that no language separates with, it is a part of a longer value.
     edge = r"A-Za-z0-9_+?^!@#%*~$-"
-    pattern = re.sub(
-        r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, form_pattern(form)
-    )
-    return re2.compile(
-        rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN
-    )
+    field = r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}"
+    pattern = re.sub(field, _allow_equals_signs, form_pattern(form))
+    bounded = rf"(?:^|[^{edge}])({pattern})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])"
+    return re2.compile(bounded.encode(), LATIN)
 
 
 def _allow_equals_signs(field: re.Match[str]) -> str:
@@ -148,6 +146,12 @@ class TokenRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entropy: float = _FORM_ENTROPY
 
 
+def load_words(kind: str) -> list[str]:
+    """Return a list of words from the package's data."""
+    data = Path(__file__).with_name("words.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, list[str]])[kind]
+
+
 @functools.cache
 def load_rule_families() -> dict[str, tuple[TokenRule, ...]]:
     """Return all rules by family, read once from the package's data."""
@@ -156,9 +160,8 @@ def load_rule_families() -> dict[str, tuple[TokenRule, ...]]:
         data = file.read_bytes()
         if file.stem == "names":
             names = msgspec.json.decode(data, type=tuple[str, ...])
-            families[file.stem] = tuple(
-                TokenRule(f"{name}-credential", name, near=(name,)) for name in names
-            )
+            forms = (TokenRule(f"{name}-credential", name, near=(name,)) for name in names)
+            families[file.stem] = tuple(forms)
         else:
             families[file.stem] = msgspec.json.decode(data, type=tuple[TokenRule, ...])
     return families

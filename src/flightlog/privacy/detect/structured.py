@@ -217,9 +217,8 @@ def judge_command(view: bytes, start: int) -> SecretCommand | None:
             before = reader.search(view[low:start])
             if before is None:
                 return SecretCommand(None)
-            return SecretCommand(
-                _make_command_candidate(_FLAG, view, low + before.start(1), low + before.end(1))
-            )
+            begin, end = (low + at for at in before.span(1))
+            return SecretCommand(_make_command_candidate(_FLAG, view, begin, end))
     for rule, reader in _READERS:
         match = reader.match(view, start, start + _REACHES.get(rule, _REACH))
         if match is not None and (
@@ -244,9 +243,8 @@ def _make_command_candidate(rule: str, view: bytes, start: int, end: int) -> Can
     ):
         return None
     whole = b"".join(value.split()) if b"\n" in value else value
-    return Candidate(
-        start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM
-    )
+    weight = LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM
+    return Candidate(start, end, rule, whole, weight)
 
 
 def _is_spoken(value: bytes, after: bytes) -> bool:

@@ -98,18 +98,12 @@ _RARE = rb"|".join((structured.SPECIAL_PATTERN, decodings.BASE64_TEXT, _ENCODED)
 def _choose_tables(data: bytes) -> _Tables:
     """Return all patterns, or for a few short texts only those that can match: they compile faster."""
     tables_by_need = _short_text_tables()
-    if (
-        len(data) > _SHORT
-        or _full_tables.cache_info().currsize
-        or len(tables_by_need) >= _SHORT_TABLES_MAX
-    ):
+    is_enough = _full_tables.cache_info().currsize or len(tables_by_need) >= _SHORT_TABLES_MAX
+    if is_enough or len(data) > _SHORT:
         return _full_tables()
     low = data.lower()
-    words, forms, names = (
-        assignments.find_words(low),
-        provider_tokens.find_forms(data),
-        named_values.find_names(low),
-    )
+    words, names = assignments.find_words(low), named_values.find_names(low)
+    forms = provider_tokens.find_forms(data)
     needed: frozenset[object] = frozenset((*words, *forms, *names))
     for covered, tables in tables_by_need:
         if needed <= covered:
@@ -247,11 +241,9 @@ class _MatchJudge:
         self, start: int, end: int, *, persons: bool
     ) -> tuple[int, Candidate | None]:
         start = self._skip_escape(start, end)
-        word, after, is_worth = (
-            self._classify_word(start, end)
-            if self.data[start] in _WORD_FIRST
-            else (False, 0, False)
-        )
+        word, after, is_worth = False, 0, False
+        if self.data[start] in _WORD_FIRST:
+            word, after, is_worth = self._classify_word(start, end)
         if word:
             if not is_worth:
                 return after, None
@@ -268,18 +260,14 @@ class _MatchJudge:
         inside = None
         if text.lower() != text.upper() and assignments.contains_word(text):
             inside = self._tables.words.search(self.data, start + 1, end + 64)
-        return (
-            end if inside is None else max(start + 1, min(end, inside.start()))
-        ), _shift_candidate(hit, low)
+        after = end if inside is None else max(start + 1, min(end, inside.start()))
+        return after, _shift_candidate(hit, low)
 
     def _classify_word(self, start: int, end: int) -> tuple[bool, int, bool]:
         """Return whether a word for a secret begins here, where to go on, and whether to judge it."""
         low = max(0, start - assignments.NAME_MAX)
-        key = (
-            start - low,
-            end - start,
-            self.data[low : max(start + assignments.WORTH_MAX, end + _WORD_MAX)],
-        )
+        high = max(start + assignments.WORTH_MAX, end + _WORD_MAX)
+        key = (start - low, end - start, self.data[low:high])
         cached = self._words.get(key)
         if cached is None:
             cached = self._classify_new_word(start, end)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from flightlog.analysis.context_parts import describe_part
 from flightlog.analysis.service import analyze_archive
 from flightlog.archive.archive import Archive, SessionFiles
-from flightlog.model.errors import UNREADABLE, Damage, Incident
+from flightlog.model.errors import UNREADABLE, Damage, Incident, IncidentCount
 from flightlog.model.output_files import Redacted
 from flightlog.model.session import Session
 from flightlog.model.text import format_utc_ms, pluralize
@@ -159,7 +159,7 @@ def read_archive(
         made = session_digests.digest_session(session, versions[name], redact, costs.get(name, {}))
         return _ReadSession(made, len(session.damage), size)
 
-    incidents = []
+    incidents, own = [], 0
     sizes = {name: archive.recordings[name].size for name in stale}
     results = map_forked(sizes, digest, _decode_read, lambda read: read.digest.id)
     for done, read in enumerate(results):
@@ -170,11 +170,15 @@ def read_archive(
             incidents.append(_damage_incident(read, store.now_ms()))
         if ROOT in Path(made.project).parts:
             made = ConversationDigest(made.id, made.source, made.version, is_own=True)
+            own += 1
         elif made.id in loop_sessions(made.project):
-            made = _without_prompts(made)
+            # A program wrote the prompts of this session.
+            made = msgspec.structs.replace(
+                made, title="", prompts=(), costs=(), instructions=(), corrections=(), follow_ups=0
+            )
         jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(made))
     draft_incidents(store, incidents)
-    return ReadCounts(len(stale), len(versions) - len(stale), len(incidents))
+    return ReadCounts(len(stale) - own, len(versions) - len(stale), len(incidents))
 
 
 class _ReadSession(Struct, frozen=True):
@@ -199,21 +203,9 @@ def _session_version(recording: SessionFiles, model_costs: Mapping[str, float | 
     return hashlib.blake2b(stamps.encode("utf-8", "replace"), digest_size=12).hexdigest()
 
 
-def _without_prompts(digest: ConversationDigest) -> ConversationDigest:
-    """Return the digest of a session whose prompts a program wrote."""
-    return msgspec.structs.replace(
-        digest, title="", prompts=(), costs=(), instructions=(), corrections=(), follow_ups=0
-    )
-
-
 def _damage_incident(read: _ReadSession, now_ms: int) -> Incident:
-    return Incident(
-        "damaged recording",
-        now_ms,
-        "store",
-        (read.digest.id,),
-        {"spans": read.damaged_spans, "bytes": read.damaged_bytes},
-    )
+    counts: dict[IncidentCount, int] = {"spans": read.damaged_spans, "bytes": read.damaged_bytes}
+    return Incident("damaged recording", now_ms, "store", (read.digest.id,), counts)
 
 
 def list_waste(archive: Archive) -> list[SessionWaste]:
@@ -295,14 +287,8 @@ def _describe_input(
 ) -> AnalysisMeta:
     now = format_utc_ms(store.now_ms())
     exports = [event for event in history if isinstance(event, events.ExportRead)]
-    return AnalysisMeta(
-        now,
-        now,
-        len(digests),
-        _date_range(digests),
-        exports[-1].format if exports else None,
-        exports[-1].file_hash if exports else None,
-    )
+    last = (exports[-1].format, exports[-1].file_hash) if exports else (None, None)
+    return AnalysisMeta(now, now, len(digests), _date_range(digests), *last)
 
 
 def _measure_applied(
@@ -332,9 +318,8 @@ def _measure_applied(
 def apply_analyst_names(store: RetroStore, analysis: RetroAnalysis) -> RetroAnalysis:
     """Write the analysis with the names and findings that analysts gave."""
     counted = [pattern for pattern in analysis.patterns if pattern.kind != KIND]
-    analysis = msgspec.structs.replace(
-        analysis, patterns=extend_findings(counted, store.iter_events())
-    )
+    patterns = extend_findings(counted, store.iter_events())
+    analysis = msgspec.structs.replace(analysis, patterns=patterns)
     output_files.write_output_files(store.root, [analysis_page(analysis)])
     return analysis
 

@@ -84,6 +84,13 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     offset: int = 0
 
 
+def format_spent(digests: Iterable[ConversationDigest]) -> str:
+    """Return what `digests` cost in USD, marked if one of the costs is a lower bound."""
+    parts = [(digest.cost_usd or 0.0, digest.is_lower_bound) for digest in digests]
+    bound = "≥ " if any(is_lower_bound for _, is_lower_bound in parts) else ""
+    return f"{bound}{sum(cost for cost, _ in parts):.2f}"
+
+
 # A person's words that demand something for more than one task.
 _MARKED = re.compile(
     r"\b(?:always|never|make sure|be sure|ensure|remember|do(?: not|n'?t) forget|from now on|in (?:the )?future|"
@@ -163,9 +170,8 @@ def digest_chat(
     for address, message in iter_addressed_messages(chat):
         if message.role == PERSON and message.text and len(prompts) < PROMPTS_MAX:
             at_ms = message.at_ms or chat.started_ms or 0
-            prompts.append(
-                DigestPrompt(address, at_ms, make_excerpt(message.text), len(message.text))
-            )
+            text = make_excerpt(message.text)
+            prompts.append(DigestPrompt(address, at_ms, text, len(message.text)))
         if message.subagent and message.subagent not in branch_turns and len(frictions) < MARKS_MAX:
             branch_turns.add(message.subagent)
             kind = "edited prompt" if message.role == PERSON else "regenerated answer"
@@ -237,16 +243,13 @@ def _find_instructions(address: str, text: str) -> list[DigestMark]:
         if (sentence := " ".join(part.split()).lstrip("-*•#0123456789.) "))
     ]
     words = sum(len(sentence.split()) for sentence in sentences)
-    return [
-        DigestMark(
-            "marked" if _MARKED.search(sentence) else "imperative",
-            address,
-            sentence,
-            amount=float(words - len(sentence.split()) >= 2),
-        )
-        for sentence in sentences
-        if _is_demand(sentence)
-    ][-INSTRUCTIONS_MAX:]
+    demands = [sentence for sentence in sentences if _is_demand(sentence)][-INSTRUCTIONS_MAX:]
+    marks = []
+    for sentence in demands:
+        kind = "marked" if _MARKED.search(sentence) else "imperative"
+        amount = float(words - len(sentence.split()) >= 2)
+        marks.append(DigestMark(kind, address, sentence, amount=amount))
+    return marks
 
 
 def _is_demand(sentence: str) -> bool:

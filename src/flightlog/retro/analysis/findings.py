@@ -16,7 +16,7 @@ from statistics import median
 from msgspec.structs import replace
 
 from flightlog.model.text import pluralize
-from flightlog.retro.analysis.digests import ConversationDigest, DigestMark
+from flightlog.retro.analysis.digests import ConversationDigest, DigestMark, format_spent
 from flightlog.retro.analysis.similarity import (
     Repetition,
     content_words,
@@ -45,16 +45,11 @@ def collect_findings(
 ) -> tuple[Pattern, ...]:
     """Return all findings: those in a focus area first, then by confidence."""
     digests = [digest for digest in digests if is_shown(digest, preferences)]
+    questions, failures = repeated_questions(digests), repeated_failures(digests)
     patterns = [
         *_instruction_patterns(digests),
-        *(
-            _repetition_pattern("question", "asked again", repetition)
-            for repetition in repeated_questions(digests)
-        ),
-        *(
-            _repetition_pattern("failure", "failed again", repetition)
-            for repetition in repeated_failures(digests)
-        ),
+        *(_repetition_pattern("question", "asked again", item) for item in questions),
+        *(_repetition_pattern("failure", "failed again", item) for item in failures),
         *_mark_patterns("friction", digests, lambda digest: digest.frictions),
         *_mark_patterns("outcome", digests, lambda digest: digest.outcomes),
         *_correction_pattern(digests),
@@ -67,17 +62,8 @@ def collect_findings(
     ]
     rated = [_apply_rating(pattern, (ratings or {}).get(pattern.id)) for pattern in patterns]
     focus = [set(content_words(area)) for area in preferences.focus_areas]
-    return tuple(
-        sorted(
-            rated,
-            key=lambda pattern: (
-                -_in_focus(pattern, focus),
-                -pattern.confidence,
-                -pattern.count,
-                pattern.id,
-            ),
-        )
-    )
+    rated.sort(key=lambda item: (-item.confidence, -item.count, item.id))
+    return tuple(sorted(rated, key=lambda item: -_in_focus(item, focus)))
 
 
 def is_shown(digest: ConversationDigest, preferences: Preferences) -> bool:
@@ -212,7 +198,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     )
     if not total or not turns:
         return
-    whole = f"≥ {total:.2f}" if any(digest.is_lower_bound for digest in digests) else f"{total:.2f}"
+    whole = format_spent(digests)
     top = turns[:TOP_PROMPTS]
     part = sum(mark.amount for mark, _ in top)
     yield Pattern(
@@ -319,7 +305,7 @@ def _first_edits(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     )
     if with_name[2] >= without_name[1]:  # the intervals overlap, or names are no help
         return
-    said = [
+    medians = [
         f"{mid:.1f} min (95 %: {low:.1f} to {high:.1f})"
         for mid, low, high in (with_name, without_name)
     ]
@@ -327,7 +313,7 @@ def _first_edits(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     yield Pattern(
         "first-edit", "Prompts that name a file reach the first edit sooner", "behavioral", 0.95,
         _conversation_ids(slow), None, "prompt comparison",
-        f"median {said[0]} in {len(named)} sessions with a name, {said[1]} in {len(unnamed)} without",
+        f"median {medians[0]} in {len(named)} sessions with a name, {medians[1]} in {len(unnamed)} without",
         len(unnamed),
         tuple(PatternEvidence(digest.prompts[0].address, digest.prompts[0].text) for digest in slow[:EVIDENCE_MAX]),
     )  # fmt: skip

@@ -94,16 +94,12 @@ def digest_session(
 
 
 def _list_prompts(session: Session) -> list[DigestPrompt]:
-    return [
-        DigestPrompt(
-            f"{session.id}#{turn.number}",
-            turn.at_ms or session.started_ms or 0,
-            make_excerpt(turn.text),
-            len(turn.text),
-        )
-        for turn in session.turns
-        if turn.kind in _BY_HAND and turn.text.strip()
-    ]
+    prompts = []
+    for turn in session.turns:
+        if turn.kind in _BY_HAND and turn.text.strip():
+            address, at_ms = f"{session.id}#{turn.number}", turn.at_ms or session.started_ms or 0
+            prompts.append(DigestPrompt(address, at_ms, make_excerpt(turn.text), len(turn.text)))
+    return prompts
 
 
 def _list_actions(threads: Sequence[ActionThread]) -> list[ToolAction]:
@@ -183,9 +179,8 @@ def _turn_costs(session: Session, own_cost_usd: float) -> Iterator[DigestMark]:
         if left < 0:
             return
         if turn.kind in _BY_HAND and usd:
-            yield DigestMark(
-                "turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd
-            )
+            address = f"{session.id}#{turn.number}"
+            yield DigestMark("turn", address, make_excerpt(turn.text), "", usd)
 
 
 def _iter_typed_prompts(session: Session) -> Iterator[tuple[str, str, str]]:

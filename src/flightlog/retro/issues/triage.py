@@ -50,12 +50,9 @@ _TAGS = (
     ("docs", re.compile(r"\b(?:docs?|documentation|readme|typo)\b", re.IGNORECASE)),
 )
 _SEVERE: tuple[tuple[Severity, re.Pattern[str]], ...] = (
-    (
-        "critical",
-        re.compile(r"\b(?:data loss|corrupt|secret leaked|security hole|destroys?)", re.IGNORECASE),
-    ),
-    ("high", re.compile(r"\b(?:crash|traceback|cannot start|blocked|regression)", re.IGNORECASE)),
-    ("low", re.compile(r"\b(?:typo|cosmetic|wording|minor)", re.IGNORECASE)),
+    ("critical", re.compile(r"(?i)\b(?:data loss|corrupt|secret leaked|security hole|destroys?)")),
+    ("high", re.compile(r"(?i)\b(?:crash|traceback|cannot start|blocked|regression)")),
+    ("low", re.compile(r"(?i)\b(?:typo|cosmetic|wording|minor)")),
 )
 QUOTE, ADDRESS, EMAIL, NAME = "<quoted conversation>", "<intranet address>", "<email>", "<name>"
 _MARKS = (QUOTE, ADDRESS, EMAIL, NAME)
@@ -218,9 +215,12 @@ def triage_issue(
     matched = (name for name, pattern in _TAGS if pattern.search(text))
     errors = (error.lower() for error in _ERROR.findall(text))
     tags = tuple(dict.fromkeys((*rest[: len(issue.tags)], *matched, *errors)))
-    severity = issue.severity or _guess_severity(text)
+    severe = [severity for severity, pattern in _SEVERE if pattern.search(text)]
+    guessed: Severity = severe[0] if severe else "medium"
+    severity = issue.severity or guessed
+    signature = error_signature(text) or " ".join(sorted(content_words(text))[:12])
     return IssueTriaged(
-        issue.id, title, description, _issue_signature(text), now_ms, severity, _guess_complexity(tags, files),
+        issue.id, title, description, signature, now_ms, severity, _guess_complexity(tags, files),
         tags, files, category, public.secrets, public.personal,
     )  # fmt: skip
 
@@ -261,14 +261,6 @@ def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
 
 def _issue_words(title: str, description: str) -> frozenset[str]:
     return frozenset(content_words(f"{title} {description[:600]}"))
-
-
-def _issue_signature(text: str) -> str:
-    return error_signature(text) or " ".join(sorted(content_words(text))[:12])
-
-
-def _guess_severity(text: str) -> Severity:
-    return next((severity for severity, pattern in _SEVERE if pattern.search(text)), "medium")
 
 
 def _guess_complexity(tags: Sequence[str], files: Sequence[str]) -> Complexity:

@@ -69,14 +69,12 @@ def issue_similarity(one: Issue, other: Issue) -> float:
 def prioritize_issues(board: Board, now_ms: int) -> IssuesPrioritized:
     """Return the current priority of every clustered issue."""
     waiting = {"clustered", "prioritized"}
-    return IssuesPrioritized(
-        {
-            issue.id: priority_score(issue, now_ms)
-            for issue in board.issues.values()
-            if issue.status in waiting
-        },
-        now_ms,
-    )
+    scores = {
+        issue.id: priority_score(issue, now_ms)
+        for issue in board.issues.values()
+        if issue.status in waiting
+    }
+    return IssuesPrioritized(scores, now_ms)
 
 
 def priority_score(issue: Issue, now_ms: int) -> float:
@@ -106,12 +104,9 @@ def _make_cluster(group: list[Issue]) -> ClusterMade:
     names = tuple(issue.id for issue in group)
     number = hashlib.sha256(names[0].encode()).hexdigest()[:8]
     files = tuple(dict.fromkeys(path for issue in group for path in issue.affected_files))
+    is_fast_tracked = group[0].severity == "critical" and group[0].is_generated
     return ClusterMade(
-        f"cluster-{number}",
-        group[0].title,
-        names,
-        files,
-        is_fast_tracked=group[0].severity == "critical" and group[0].is_generated,
+        f"cluster-{number}", group[0].title, names, files, is_fast_tracked=is_fast_tracked
     )
 
 

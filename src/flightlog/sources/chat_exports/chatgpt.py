@@ -6,7 +6,7 @@ is stored. Hidden system messages are left out.
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Struct
@@ -21,10 +21,12 @@ from flightlog.sources.chat_exports.conversation import (
     Conversation,
     decode_lenient,
 )
+from flightlog.sources.foreign_json import LATEST_MS
 
 SOURCE = "chatgpt"
 _ROLES = {"user": PERSON, "assistant": AGENT, "tool": TOOL}
 _CANVAS = "canmore."
+_Seconds = Annotated[float, msgspec.Meta(ge=0, lt=LATEST_MS // 1000)]
 
 
 class _Author(Struct):
@@ -51,7 +53,7 @@ class _Metadata(Struct):
 
 class _ChatGptMessage(Struct):
     author: _Author = msgspec.field(default_factory=_Author)
-    create_time: float | None = None
+    create_time: _Seconds | None = None
     content: _Content | None = None
     metadata: _Metadata | None = None
     recipient: str | None = None
@@ -66,8 +68,8 @@ class _Node(Struct):
 
 class _ChatGptConversation(Struct):
     title: str | None = None
-    create_time: float | None = None
-    update_time: float | None = None
+    create_time: _Seconds | None = None
+    update_time: _Seconds | None = None
     mapping: dict[str, _Node] = {}
     current_node: str | None = None
     conversation_id: str | None = None
@@ -78,11 +80,8 @@ def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     chat, left_out = decode_lenient(data, _ChatGptConversation, "mapping")
     threads = list(_iter_threads(chat))
-    decoded = (
-        _decode_message(chat.mapping[node], subagent)
-        for subagent, nodes in threads
-        for node in nodes
-    )
+    places = ((chat.mapping[node], subagent) for subagent, nodes in threads for node in nodes)
+    decoded = (_decode_message(node, subagent) for node, subagent in places)
     messages = tuple(message for message in decoded if message is not None)
     chat_id = chat.conversation_id or chat.id or ""
     times = [message.at_ms for message in messages if message.at_ms is not None]

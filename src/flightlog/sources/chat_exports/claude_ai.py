@@ -5,7 +5,6 @@ A deleted conversation remains in the export as an empty one with its id.
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from flightlog.sources.chat_exports.conversation import (
     Conversation,
     decode_lenient,
 )
+from flightlog.sources.foreign_json import parse_timestamp_ms
 
 SOURCE = "claude"
 _ROOT = "00000000-0000-4000-8000-000000000000"
@@ -57,8 +57,8 @@ def decode_chat(data: bytes) -> Conversation:
         else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
         chat.name or "",
-        _timestamp_to_ms(chat.created_at),
-        _timestamp_to_ms(chat.updated_at),
+        parse_timestamp_ms(chat.created_at or ""),
+        parse_timestamp_ms(chat.updated_at or ""),
         tuple(_decode_message(message, subagent) for message, subagent in ordered),
         branches=len(set(subagents) - {""}),
         is_deleted=not chat.chat_messages,
@@ -105,19 +105,9 @@ def _decode_message(message: _ClaudeAiMessage, subagent: str) -> ChatMessage:
             if isinstance(arguments, dict) and block.get("name") == "artifacts":
                 canvas = str(arguments.get("title") or arguments.get("id") or "artifact")
     text = "\n".join(texts) or message.text or ""
-    files = tuple(
-        file.file_name or "unnamed"
-        for file in [*(message.attachments or ()), *(message.files or ())]
-    )
+    attached = (*(message.attachments or ()), *(message.files or ()))
+    files = tuple(file.file_name or "unnamed" for file in attached)
     role = PERSON if message.sender == "human" else AGENT
-    at_ms = _timestamp_to_ms(message.created_at)
-    return ChatMessage(
-        role, text, at_ms, subagent, "", files, canvas, tuple(other), not (text or other or files)
-    )
-
-
-def _timestamp_to_ms(timestamp: str | None) -> int | None:
-    try:
-        return int(datetime.fromisoformat(timestamp or "").timestamp() * 1000)
-    except ValueError:
-        return None
+    at_ms = parse_timestamp_ms(message.created_at or "")
+    is_empty = not (text or other or files)
+    return ChatMessage(role, text, at_ms, subagent, "", files, canvas, tuple(other), is_empty)

@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.addresses import Address
+from flightlog.model.errors import UNREADABLE
+from flightlog.sources.foreign_json import parse_object
 
 PERSON, AGENT, TOOL = "user", "assistant", "tool"
 T = TypeVar("T", bound=Struct)
@@ -49,13 +51,16 @@ class Conversation(Struct, frozen=True):
 def decode_lenient(data: bytes, kind: type[T], needed: str) -> tuple[T, tuple[str, ...]]:
     """Decode `data`, without the fields that do not fit; return their paths, too.
 
-    Raise `msgspec.ValidationError` if `data` is no such object, or the field `needed` does not fit.
+    Half an emoji and invalid UTF-8 are replaced. Raise one of `UNREADABLE` if `data` is no such
+    object, or the field `needed` does not fit.
     """
     left_out: list[str] = []
     try:
         return msgspec.json.decode(data, type=kind), ()
-    except msgspec.ValidationError:
-        chat = _fit(msgspec.json.decode(data), kind, "", left_out)
+    except UNREADABLE:
+        if (fields := parse_object(data)) is None:
+            raise
+        chat = _fit(fields, kind, "", left_out)
         if needed in left_out:
             raise
         return chat, tuple(left_out)

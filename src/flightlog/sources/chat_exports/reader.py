@@ -12,6 +12,7 @@ conversation counts as damage; the others are read.
 import hashlib
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
@@ -55,7 +56,7 @@ _READ_HINT = "name a zip or JSON file, or the directory that the zip unpacks to"
 _ZIP_START = b"PK\x03\x04"
 _AGAIN_HINT = "download the export again"
 _MEMBER = re.compile(r"(?:^|/)conversations[^/]*\.json$")
-_ZIP_ERRORS = (zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _ACCOUNT_FILES = frozenset({"user.json", "users.json"})
 _ACCOUNT_FIELDS = (
     "full_name",
@@ -217,9 +218,8 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
 
 def export_size(path: Path) -> int:
     """Return the bytes of a file, or of the conversation files of a directory."""
-    return sum(
-        part.stat().st_size for part in (_unzipped_members(path) if path.is_dir() else [path])
-    )
+    parts = _unzipped_members(path) if path.is_dir() else [path]
+    return sum(part.stat().st_size for part in parts)
 
 
 def check_export(path: Path) -> Path:
@@ -275,18 +275,15 @@ def decode_element(element: ExportedConversation) -> Conversation | Damage:
     try:
         return DECODERS[element.source](element.data)
     except UNREADABLE as error:
-        return Damage(
-            element.member, element.offset, len(element.data), f"no conversation: {error}"
-        )
+        place = (element.member, element.offset, len(element.data))
+        return Damage(*place, f"no conversation: {error}")
 
 
 def element_at(path: Path, member: str, offset: int) -> ExportedConversation | None:
     """Return the conversation at `offset` of a member, or None if none starts there."""
     elements = iter_elements(path)
-    return next(
-        (element for element in elements if (element.member, element.offset) == (member, offset)),
-        None,
-    )
+    here = (element for element in elements if (element.member, element.offset) == (member, offset))
+    return next(here, None)
 
 
 def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:

@@ -118,9 +118,8 @@ class GitResult(Struct, frozen=True):
         if self.exit_code == 0:
             return self.stdout
         lines = self.stderr.strip().splitlines()
-        errors = [
-            line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))
-        ]
+        starts = ("fatal: ", "error: ")
+        errors = [line.partition(": ")[2] for line in lines if line.startswith(starts)]
         reason = (errors or lines[-1:] or [f"exit {self.exit_code}"])[0]
         raise GitError(f"git {self.name} failed: {reason[:300]}", stderr=self.stderr)
 
@@ -231,10 +230,8 @@ class PersonGit(Struct, frozen=True):
         if version >= SAFE_VERSION or self.is_trusted:
             return
         hint = "install git 2.38 or later, or allow it here: flightlog trust --yes"
-        number = ".".join(map(str, version))
-        raise GitError(
-            f"git {number} may run what a repository configures: {self.folder}", hint=hint
-        )
+        name = f"git {'.'.join(map(str, version))}"
+        raise GitError(f"{name} may run what a repository configures: {self.folder}", hint=hint)
 
     def _list_overrides(
         self, program: str, environment: dict[str, str], limit_s: float
@@ -243,9 +240,8 @@ class PersonGit(Struct, frozen=True):
         if "GIT_DIR" not in self.variables and not _may_run_programs(self.folder):
             return []
         command = [program, *_ALWAYS, "config", "--list", "--show-scope", "-z"]
-        listed = start_command(
-            command, {**environment, **self.variables}, self.folder, limit_s
-        ).finish_command()
+        variables = {**environment, **self.variables}
+        listed = start_command(command, variables, self.folder, limit_s).finish_command()
         own: list[tuple[str, str]] = []
         foreign: dict[str, None] = {}
         fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
@@ -265,15 +261,14 @@ def start_command(
     environment: Mapping[str, str],
     folder: Path,
     limit_s: float,
-    held: int | None = None,
+    lock_fd: int | None = None,
 ) -> GitProcess:
-    """Start a git command in `folder`; it keeps the lock `held` open until it ends."""
+    """Start a git command in `folder`; it keeps `lock_fd` open until it ends."""
     import subprocess  # noqa: PLC0415 - most settles do not run git
 
-    name = next(
-        word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-"
-    )
-    pipe, fds = subprocess.PIPE, () if held is None else (held,)
+    words = (word for word in command[1:] if word.islower() and "=" not in word)
+    name = next(word for word in words if word[0] != "-")
+    pipe, fds = subprocess.PIPE, () if lock_fd is None else (lock_fd,)
     try:
         child = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=folder, pass_fds=fds
@@ -291,27 +286,23 @@ def find_hooks_folder(git: PersonGit) -> Path:
     """
     result = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
     if result.exit_code:
-        raise NotFound(
-            f"not a git repository: {git.folder}",
-            hint="run it inside one, or make one with: git init",
-        )
+        hint = "run it inside one, or make one with: git init"
+        raise NotFound(f"not a git repository: {git.folder}", hint=hint)
     lines = result.stdout.decode("utf-8", "surrogateescape").splitlines()
     top, common, hooks = ((git.folder / line).resolve() for line in lines)
     is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
     if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").exit_code == 0:
         hint = "see `git config --local core.hooksPath`"
-        raise Invalid(
-            f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint
-        )
+        problem = "this repository's own configuration puts hooks outside of it"
+        raise Invalid(f"{problem}: {hooks}", hint=hint)
     return hooks
 
 
 def check_not_option(name: str) -> str:
     """Return `name`; raise `Invalid` if git would take it for an option."""
     if name.startswith("-"):
-        raise Invalid(
-            f"git would take this name for an option: {name[:80]}", hint="use another name"
-        )
+        hint = "use another name"
+        raise Invalid(f"git would take this name for an option: {name[:80]}", hint=hint)
     return name
 
 
@@ -343,9 +334,8 @@ def find_git(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _git_version(program: str) -> tuple[int, int]:
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
-    version = start_command(
-        [program, "version"], environment, Path("/"), _READ_LIMIT_S
-    ).finish_command()
+    command = [program, "version"]
+    version = start_command(command, environment, Path("/"), _READ_LIMIT_S).finish_command()
     numbers = re.search(rb"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
@@ -365,9 +355,9 @@ def _config_files(folder: Path) -> Iterator[Path]:
         if git_dir.is_file():
             git_dir = top / git_dir.read_text("utf-8").removeprefix("gitdir:").strip()
         shared = git_dir / "commondir"
-        config = (
-            git_dir / shared.read_text("utf-8").strip() if shared.is_file() else git_dir
-        ) / "config"
+        if shared.is_file():
+            git_dir = git_dir / shared.read_text("utf-8").strip()
+        config = git_dir / "config"
         if config.exists():
             yield config
 
@@ -382,10 +372,8 @@ def _neutralize_setting(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[
     """Return settings that restore the person's own value of `key`, or make it run nothing."""
     if key.startswith("credential."):
         # A list: an empty value clears it, then the person's own helpers follow.
-        return [
-            ("credential.helper", ""),
-            *(pair for pair in own if pair[0].startswith("credential.")),
-        ]
+        helpers = (pair for pair in own if pair[0].startswith("credential."))
+        return [("credential.helper", ""), *helpers]
     values = [value for name, value in own if name == key]
     return [(key, values[-1] if values else _INSTEAD.get(key.rpartition(".")[2], ""))]
 

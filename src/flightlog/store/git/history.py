@@ -42,14 +42,8 @@ def iter_commits(
     """Yield the commits reachable from `tips` and not from `known`, newest first."""
     if not tips:
         return
-    words = [
-        "log",
-        "--no-renames",
-        "--numstat",
-        "-z",
-        f"--format={_FORMAT}",
-        "--diff-merges=first-parent",
-    ]
+    words = ["log", "--no-renames", "--numstat", "-z", "--diff-merges=first-parent"]
+    words += [f"--format={_FORMAT}"]
     words += [f"--max-count={limit}"] if limit else []
     words += [*map(check_not_option, tips), "--not", *_existing_commits(repository, known), "--"]
     out = run_git(repository, *words)
@@ -78,15 +72,9 @@ def _existing_commits(repository: Repository, known: Sequence[str]) -> list[str]
     """Return the commits that this clone has: history may have been rewritten or cut."""
     if not known:
         return []
-    listed = run_git(
-        repository,
-        "cat-file",
-        "--batch-check",
-        given="".join(f"{name}\n" for name in known).encode(),
-    )
-    return [
-        line.split()[0].decode() for line in listed.splitlines() if line.split()[1:2] == [b"commit"]
-    ]
+    given = "".join(f"{name}\n" for name in known).encode()
+    listed = run_git(repository, "cat-file", "--batch-check", given=given).splitlines()
+    return [line.split()[0].decode() for line in listed if line.split()[1:2] == [b"commit"]]
 
 
 def _parse_commit(part: str) -> Commit:
@@ -100,16 +88,8 @@ def _parse_commit(part: str) -> Commit:
             files.append(path)
             added += int(more) if more.isdecimal() else 0
             removed += int(less) if less.isdecimal() else 0
-    return Commit(
-        name,
-        tuple(parents.split()),
-        int(at_s) * 1000,
-        at,
-        message.strip(),
-        tuple(files),
-        added,
-        removed,
-    )
+    at_ms, names = int(at_s) * 1000, tuple(parents.split())
+    return Commit(name, names, at_ms, at, message.strip(), tuple(files), added, removed)
 
 
 class CommittedLine(Struct, frozen=True):
@@ -141,9 +121,8 @@ def blame_lines(repository: Repository, path: str, first: int, last: int) -> lis
             name = commit.decode()
             committed = name if name.strip("0") else ""
             text = line[1:].decode("utf-8", "replace")
-            lines.append(
-                CommittedLine(number, text, committed, times.get(commit, 0) if committed else 0)
-            )
+            at_ms = times.get(commit, 0) if committed else 0
+            lines.append(CommittedLine(number, text, committed, at_ms))
         elif head:
             commit, number = head[1], int(head[3])
         elif line.startswith(b"committer-time "):
@@ -153,9 +132,8 @@ def blame_lines(repository: Repository, path: str, first: int, last: int) -> lis
 
 def resolve_commit(repository: Repository, written: str) -> str:
     """Return the full hash of the commit that `written` names; empty if there is none."""
-    return git_output(
-        repository, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{written}^{{commit}}"
-    )
+    words = ("rev-parse", "--quiet", "--verify", "--end-of-options", f"{written}^{{commit}}")
+    return git_output(repository, *words)
 
 
 def commits_touching(
@@ -175,16 +153,8 @@ def commit_subject(repository: Repository, commit: str) -> str:
 
 def iter_added_lines(repository: Repository, commit: str) -> Iterator[AddedLines]:
     """Yield the lines that a commit added, hunk by hunk."""
-    words = [
-        "diff-tree",
-        "--root",
-        "--no-commit-id",
-        "-p",
-        "-r",
-        "--unified=0",
-        "--no-renames",
-        "--no-color",
-    ]
+    words = ["diff-tree", "--root", "--no-commit-id", "-p", "-r", "--unified=0"]
+    words += ["--no-renames", "--no-color"]
     path, number, added = "", 0, list[str]()
     for line in run_git(repository, *words, check_not_option(commit)).split(b"\n"):
         hunk = _HUNK.match(line)

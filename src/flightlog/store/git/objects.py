@@ -12,6 +12,7 @@ from typing import Any
 
 from flightlog.model.errors import Unreadable
 from flightlog.store.files import replace_file, sync_files
+from flightlog.store.git.command import GitError
 from flightlog.store.git.repository import ShadowRepository, parse_batch
 
 TreeEntry = tuple[str, str]  # git's mode, object id
@@ -62,9 +63,8 @@ class ObjectStore:
     def read_blobs(self, ids: Collection[str]) -> dict[str, bytes]:
         """Return the contents of blobs by id; raise `Unreadable` if one is missing."""
         unique = list(dict.fromkeys(ids))
-        out = self._repository.run_git(
-            ["cat-file", "--batch"], stdin="".join(f"{name}\n" for name in unique).encode()
-        )
+        given = "".join(f"{name}\n" for name in unique).encode()
+        out = self._repository.run_git(["cat-file", "--batch"], stdin=given)
         blobs = parse_batch(out, unique)
         if missing := [name for name in unique if name not in blobs]:
             hint = "restore the run from a backup"
@@ -84,11 +84,17 @@ class ObjectStore:
         rows = (os.fsdecode(row).partition("\t") for row in listed.split(b"\0")[:-1])
         return {path: head.split(" ")[1] for head, _, path in rows}
 
-    def list_index_entries(self, index: Path) -> bytes:
-        """Return the entries of an index file without their stat data."""
-        return self._repository.run_git(
-            ["ls-files", "--stage", "-v", "-z"], more={"GIT_INDEX_FILE": str(index)}
-        )
+    def digest_index(self, object_id: str, scratch: Path) -> str:
+        """Return a digest of a git index without its stat data, which each copy has its own."""
+        replace_file(scratch, self.read_blobs([object_id])[object_id], durable=False)
+        list_entries, index = ["ls-files", "--stage", "-v", "-z"], {"GIT_INDEX_FILE": str(scratch)}
+        try:
+            entries = self._repository.run_git(list_entries, more=index)
+        except GitError:
+            return object_id
+        finally:
+            scratch.unlink(missing_ok=True)
+        return hashlib.sha256(entries).hexdigest()
 
     def _write_node(self, node: Mapping[str, Any]) -> str:
         rows = []

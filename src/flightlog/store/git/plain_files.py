@@ -176,6 +176,17 @@ def link_files(top: Path, first: str, others: Iterable[str]) -> None:
                 (top / path).hardlink_to(top / first)
 
 
+def restore_pipes(top: Path, present: Mapping[str, Stamp], wanted: Mapping[str, Stamp]) -> None:
+    """Remove new pipes and sockets and make missing pipes; a socket needs its server."""
+    for path in present.keys() - wanted.keys():
+        (top / path).unlink()
+    for path, (mtime_ns, mode) in wanted.items():
+        if path not in present and stat.S_ISFIFO(mode):
+            ensure_dir((top / path).parent, durable=False)
+            os.mkfifo(top / path)
+            set_stamp(top / path, (mtime_ns, stat.S_IMODE(mode)))
+
+
 def restore_link(link: Path, text: str) -> None:
     """Restore a `.git` that names a repository elsewhere: a file, or a symbolic link."""
     target = text.removeprefix(SYMLINK)

@@ -52,15 +52,13 @@ def push_ref(repository: Repository, remote: str, ref: str) -> str:
     last_error: GitError | None = None
     for _ in range(_TRIES):
         commit = git_output(repository, "rev-parse", "--verify", ref)
+        words = ("push", "--quiet", "--", check_not_option(remote), f"{commit}:{ref}")
         try:
-            run_git(
-                repository, "push", "--quiet", "--", check_not_option(remote), f"{commit}:{ref}"
-            )
+            run_git(repository, *words)
         except GitError as error:
             last_error = error
-            if git_output(repository, "rev-parse", "--verify", ref) == commit and not _lost_race(
-                error
-            ):
+            has_moved = git_output(repository, "rev-parse", "--verify", ref) != commit
+            if not has_moved and not _lost_race(error):
                 raise
             continue
         return commit
@@ -76,32 +74,23 @@ def fetch_refs(repository: Repository, remote: str, theirs: str, ours: str) -> l
 
 
 def _lost_race(error: GitError) -> bool:
-    words = (
-        "fetch first",
-        "non-fast-forward",
-        "cannot lock ref",
-        "failed to update ref",
-        "stale info",
-        "rejected",
-    )
+    words = ["fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref"]
+    words += ["stale info", "rejected"]
     return any(word in error.stderr for word in words)
 
 
 def _write_tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:
     private = {"GIT_INDEX_FILE": str(index)}
-    listed = "".join(f"100644 {blob}\t{path}\0" for path, blob in sorted(files.items()))
+    listed = "".join(f"100644 {blob}\t{path}\0" for path, blob in sorted(files.items())).encode()
     run_git(repository, "read-tree", "--empty", variables=private)
-    run_git(
-        repository, "update-index", "-z", "--index-info", given=listed.encode(), variables=private
-    )
+    run_git(repository, "update-index", "-z", "--index-info", given=listed, variables=private)
     return run_git(repository, "write-tree", variables=private).decode().strip()
 
 
 def _commit_tree(repository: Repository, tree: str, parent: str) -> str:
     parents = ["-p", parent] if parent else []
-    commit = run_git(
-        repository, "commit-tree", tree, *parents, "-m", "training rows", variables=AUTHOR
-    )
+    words = ("commit-tree", tree, *parents, "-m", "training rows")
+    commit = run_git(repository, *words, variables=AUTHOR)
     return commit.decode().strip()
 
 
@@ -120,18 +109,15 @@ def commit_side_branch(
     busy = [name for name in _BUSY if (folder / name).exists()]
     head = git_output(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     if busy or not head:
-        reason = (
-            f"git is in the middle of something ({busy[0]})"
-            if busy
-            else "this branch has no commit yet"
-        )
+        reason = "this branch has no commit yet"
+        if busy:
+            reason = f"git is in the middle of something ({busy[0]})"
         raise Conflict(reason, hint="git status")
     paths = list(added)
     side = "" if paths else git_output(repository, "rev-parse", "--quiet", "--verify", f"{head}^")
     if not side:
-        side = _commit_merge(
-            repository, _write_side_tree(repository, head, paths, index), [head], message
-        )
+        tree = _write_side_tree(repository, head, paths, index)
+        side = _commit_merge(repository, tree, [head], message)
     return SideBranch(head, side)
 
 
@@ -179,25 +165,12 @@ def _write_side_tree(repository: Repository, head: str, paths: Iterable[str], in
 
 def _stage_paths(repository: Repository, paths: Iterable[str], variables: dict[str, str]) -> None:
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    run_git(
-        repository,
-        "update-index",
-        "--add",
-        "--remove",
-        "-z",
-        "--stdin",
-        given=given,
-        variables=variables,
-    )
+    words = ("update-index", "--add", "--remove", "-z", "--stdin")
+    run_git(repository, *words, given=given, variables=variables)
 
 
 def _commit_merge(repository: Repository, tree: str, parents: Iterable[str], message: str) -> str:
-    signing = (
-        ["-S"]
-        if git_output(repository, "config", "--type=bool", "commit.gpgSign") == "true"
-        else []
-    )
+    is_signed = git_output(repository, "config", "--type=bool", "commit.gpgSign") == "true"
     options = [word for parent in parents for word in ("-p", parent)]
-    return (
-        run_git(repository, "commit-tree", *signing, tree, *options, "-m", message).decode().strip()
-    )
+    words = ("commit-tree", *(("-S",) if is_signed else ()), tree, *options, "-m", message)
+    return run_git(repository, *words).decode().strip()

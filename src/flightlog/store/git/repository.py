@@ -173,16 +173,13 @@ def find_repository(folder: Path, *, trusted: bool = False) -> Repository | None
 def open_repository(folder: Path, *, trusted: bool = False) -> Repository:
     """Return the repository that holds `folder`, or raise `NotFound`."""
     if folder.is_dir():
-        result = PersonGit(folder, trusted).run_git(
-            "rev-parse", "--show-toplevel", "--git-common-dir"
-        )
+        git = PersonGit(folder, trusted)
+        result = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir")
         lines = result.stdout.decode("utf-8", "surrogateescape").splitlines()
         if result.exit_code == 0 and len(lines) == 2 and lines[0]:
             return Repository(Path(lines[0]), (folder / lines[1]).resolve(), trusted)
-    raise NotFound(
-        f"not inside a git repository: {folder}",
-        hint="run it inside one, or make one with: git init",
-    )
+    hint = "run it inside one, or make one with: git init"
+    raise NotFound(f"not inside a git repository: {folder}", hint=hint)
 
 
 def run_git(
@@ -212,14 +209,12 @@ def current_branch(repository: Repository) -> str:
 
 def default_branch(repository: Repository) -> str:
     """Return the default branch: the remote's, else one with a usual name, else the only one."""
-    remote = git_output(
-        repository, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"
-    )
+    words = ("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+    remote = git_output(repository, *words)
     if remote:
         return remote.partition("/")[2]
-    branches = git_output(
-        repository, "for-each-ref", "--format=%(refname:short)", "refs/heads"
-    ).splitlines()
+    listed = git_output(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads")
+    branches = listed.splitlines()
     usual = [name for name in _DEFAULTS if name in branches]
     if usual or len(branches) == 1:
         return (usual or branches)[0]
@@ -249,9 +244,8 @@ def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str
     unique = list(dict.fromkeys(names))
     if not unique:
         return {}
-    out = run_git(
-        repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in unique).encode()
-    )
+    given = "".join(f"{name}\n" for name in unique).encode()
+    out = run_git(repository, "cat-file", "--batch", given=given)
     return parse_batch(out, unique)
 
 
@@ -297,61 +291,48 @@ class ShadowRepository(Struct, frozen=True):
         *,
         stdin: bytes = b"",
         more: Mapping[str, str] | None = None,
-        held: int | None = None,
+        lock_fd: int | None = None,
     ) -> bytes:
-        """Run one git command and return its output; git inherits the lock `held`."""
-        return self.start_git(command, more=more, held=held).finish_command(stdin)
+        """Run one git command and return its output; git inherits `lock_fd`."""
+        return self.start_git(command, more=more, lock_fd=lock_fd).finish_command(stdin)
 
     def start_git(
         self,
         command: Sequence[str],
         *,
         more: Mapping[str, str] | None = None,
-        held: int | None = None,
+        lock_fd: int | None = None,
     ) -> GitProcess:
         """Start a git command, to be finished later; several may run at once."""
         if command[0] != "init":
             self._check_settings()
         path, git_dir = absolute_path_entries(self.programs), str(self.git_dir)
-        environment = {
-            **_SETTINGS,
-            "PATH": path,
-            "GIT_DIR": git_dir,
-            "GIT_COMMON_DIR": git_dir,
-            **(more or {}),
-        }
+        folders = {"GIT_DIR": git_dir, "GIT_COMMON_DIR": git_dir}
+        environment = {**_SETTINGS, "PATH": path, **folders, **(more or {})}
         folder = Path(environment.get("GIT_WORK_TREE", git_dir))
-        return start_command([find_git(path), *command], environment, folder, _LIMIT_S, held)
+        return start_command([find_git(path), *command], environment, folder, _LIMIT_S, lock_fd)
 
     def _check_settings(self) -> None:
         """Raise an error unless the settings are ours: a run of another person may bring others."""
         try:
             is_ours = (self.git_dir / "config").read_bytes() == _CONFIG.encode()
         except OSError as error:
-            raise GitError(
-                f"no snapshots to read: {self.git_dir}", hint="flightlog lab list"
-            ) from error
+            hint = "flightlog lab list"
+            raise GitError(f"no snapshots to read: {self.git_dir}", hint=hint) from error
         if not is_ours:
-            raise Unreadable(
-                f"the settings of these snapshots were changed: {self.git_dir}",
-                hint="flightlog lab list",
-            )
+            text = f"the settings of these snapshots were changed: {self.git_dir}"
+            raise Unreadable(text, hint="flightlog lab list")
 
     def resolve_names(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names; raise `NotFound` for an unknown one."""
         unresolved = list(names)
         command = ["cat-file", "--batch-check=%(objectname)"]
-        ids = (
-            self.run_git(command, stdin="\n".join(unresolved).encode() + b"\n")
-            .decode()
-            .splitlines()
-        )
+        given = "\n".join(unresolved).encode() + b"\n"
+        ids = self.run_git(command, stdin=given).decode().splitlines()
         for name, object_id in zip(unresolved, ids, strict=True):
             if object_id.endswith((" missing", " ambiguous")):
-                raise NotFound(
-                    f"no such snapshot: {name[:80]!r}",
-                    hint="list them in the run's .shadow_git: git tag",
-                )
+                hint = "list them in the run's .shadow_git: git tag"
+                raise NotFound(f"no such snapshot: {name[:80]!r}", hint=hint)
         return ids
 
 

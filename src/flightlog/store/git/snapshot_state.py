@@ -8,7 +8,6 @@ where a stat changed; what did not change keeps its object, so it is stored once
 notes name are kept by `refs/state/<id>`.
 """
 
-import hashlib
 import json
 import os
 import stat
@@ -23,7 +22,6 @@ from msgspec import Struct, field
 
 from flightlog.model.errors import UNREADABLE
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_file
-from flightlog.store.git.command import GitError
 from flightlog.store.git.objects import ObjectStore, TreeEntry
 from flightlog.store.git.plain_files import (
     GONE,
@@ -43,8 +41,8 @@ from flightlog.store.git.plain_files import (
     parse_stamps,
     remove_new_repository,
     restore_link,
+    restore_pipes,
     scan_git_dir,
-    set_stamp,
     stamp_of,
     write_plain,
 )
@@ -53,6 +51,7 @@ from flightlog.store.git.repository import find_common_dir
 OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
 _PACK_FROM = 64  # files; fewer are faster as single objects
+_GIT_TIME_NS = 1_000_000_000  # git compares times of files by the second
 _CHANGES_MAX = 500  # then a new full table is written: each snapshot repeats the changes
 IndexIdentity = tuple[int, int, int] | None
 
@@ -109,6 +108,7 @@ class _StateTables(Struct):
 
     index: IndexIdentity = None
     stamps: StampTable = field(default_factory=StampTable)
+    recent: dict[str, Stamp] = field(default_factory=dict)  # of files written just before
     folders: dict[str, int] = field(default_factory=dict)
     inodes: dict[str, int] = field(default_factory=dict)  # of files with several names
     specials: dict[str, Stamp] = field(default_factory=dict)  # pipes and sockets, with their kind
@@ -162,8 +162,8 @@ class StateRecorder:
         if left is None or tables.index != left or len(tables.stamps.changed) > _CHANGES_MAX:
             tables.stamps, tables.folders = StampTable(), {}
             changed = [*list_files(), *map(_link_path, links)]
-            tables.inodes, tables.specials = {}, {}
-        stamps = {path: stamp for path in changed if (stamp := self._stamp(path, tables.inodes))}
+            tables.inodes, tables.specials, tables.recent = {}, {}, {}
+        stamps = self._file_stamps(changed, tables)
         self._add_stamps(tables.stamps, stamps | self._folder_stamps(tables))
         git_dirs = dict(self._find_git_dirs(nested))
         tables.git_dirs = {name: tables.git_dirs.get(name, GitDirTable()) for name in git_dirs}
@@ -190,12 +190,14 @@ class StateRecorder:
 
     def read_state(self, note: StateNote) -> SnapshotState:
         """Return a state; the git index of each repository by its entries."""
-        repository = {}
+        repository, scratch = {}, self._own / "compared-index"
         for git_dir in note.git_dirs:
             for path, (_, object_id) in self._objects.list_tree(git_dir.tree).items():
                 is_index = path.rpartition("/")[2] == "index"
                 key = f"{git_dir.where}/.git/{path}".removeprefix("./").removeprefix("/")
-                repository[key] = self._index_entries(object_id) if is_index else object_id
+                repository[key] = (
+                    self._objects.digest_index(object_id, scratch) if is_index else object_id
+                )
         return SnapshotState(self._read_stamps(note.stamps), repository)
 
     def restore_state(self, note: StateNote | None, files: Collection[str]) -> None:
@@ -218,22 +220,12 @@ class StateRecorder:
                     self._restore_git_dir(path, git_dir)
             for first, *others in note.hard_links:
                 link_files(self._work_tree, first, others)
-            self._restore_specials(note.specials)
+            tables = _StateTables()
+            self._folder_stamps(tables)
+            restore_pipes(self._work_tree, tables.specials, note.specials)
             present = set(self._folder_stamps(_StateTables()))
             stamped = {*files, *map(_link_path, note.links)}
             apply_stamps(self._work_tree, self._read_stamps(note.stamps), stamped, present)
-
-    def _restore_specials(self, specials: Mapping[str, Stamp]) -> None:
-        """Remove new pipes and sockets and make missing pipes; a socket needs its server."""
-        tables = _StateTables()
-        self._folder_stamps(tables)
-        for path in tables.specials.keys() - specials.keys():
-            (self._work_tree / path).unlink()
-        for path, (mtime_ns, mode) in specials.items():
-            if path not in tables.specials and stat.S_ISFIFO(mode):
-                ensure_dir((self._work_tree / path).parent, durable=False)
-                os.mkfifo(self._work_tree / path)
-                set_stamp(self._work_tree / path, (mtime_ns, stat.S_IMODE(mode)))
 
     def _find_git_dirs(self, nested: Iterable[str]) -> Iterator[tuple[str, Path]]:
         if self._outer is not None:
@@ -250,6 +242,23 @@ class StateRecorder:
                 yield name, f"{SYMLINK}{path.readlink()}"
             elif path.is_file():
                 yield name, os.fsdecode(path.read_bytes())
+
+    def _file_stamps(self, changed: Iterable[str], tables: _StateTables) -> dict[str, Stamp]:
+        """Return the stamps of the files that changed.
+
+        A file that is written twice in a second with the same content is unchanged to git, which
+        compares whole seconds: the stamps of the last second are read again.
+        """
+        recent_ns = time.time_ns() - _GIT_TIME_NS
+        stamps = {path: stamp for path in changed if (stamp := self._stamp(path, tables.inodes))}
+        for path, known in tables.recent.items():
+            stamp = self._stamp(path, tables.inodes)
+            if path not in stamps and stamp is not None and stamp != known:
+                stamps[path] = stamp
+        tables.recent = {
+            path: stamp for path, stamp in (tables.recent | stamps).items() if stamp[0] >= recent_ns
+        }
+        return stamps
 
     def _stamp(self, path: str, inodes: dict[str, int]) -> Stamp | None:
         inodes.pop(path, None)
@@ -305,8 +314,8 @@ class StateRecorder:
         now = time.time_ns()
         present = scan_git_dir(git_dir, table.seen, table.scanned_ns)
         table.scanned_ns = now
-        stamps = {path: (each[0], stat.S_IMODE(each[3])) for path, each in present.items()}
-        new = {path: each for path, each in present.items() if table.seen.get(path) != each}
+        stamps = {path: (seen[0], stat.S_IMODE(seen[3])) for path, seen in present.items()}
+        new = {path: seen for path, seen in present.items() if table.seen.get(path) != seen}
         if len(table.stamps.changed) > _CHANGES_MAX:
             table.stamps = StampTable()
         else:
@@ -318,7 +327,7 @@ class StateRecorder:
             table.ids = ids | self._hash_files(git_dir, new)
             table.seen = present
             table.tree = self._objects.write_tree(
-                {path: (git_mode(present[path][3]), each) for path, each in table.ids.items()}
+                {path: (git_mode(present[path][3]), blob) for path, blob in table.ids.items()}
             )
             self._objects.keep_object(table.tree)
         own = StampTable(table.stamps.base, dict(table.stamps.changed))
@@ -365,17 +374,6 @@ class StateRecorder:
                 (git_dir / path).unlink(missing_ok=True)
         folders = {path for path in present if path.endswith("/")}
         apply_stamps(git_dir, stamps, set(wanted), folders)
-
-    def _index_entries(self, object_id: str) -> str:
-        """Return a digest of a git index without its stat data, which each copy has its own."""
-        path = self._own / "compared-index"
-        replace_file(path, self._objects.read_blobs([object_id])[object_id], durable=False)
-        try:
-            return hashlib.sha256(self._objects.list_index_entries(path)).hexdigest()
-        except GitError:
-            return object_id
-        finally:
-            path.unlink(missing_ok=True)
 
     def _add_stamps(self, table: StampTable, stamps: Mapping[str, Stamp]) -> None:
         if table.base:

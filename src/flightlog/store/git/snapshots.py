@@ -171,15 +171,11 @@ class WorkTreeSnapshots:
         return {path: object_id for path, (_, object_id) in tree.items()}
 
     def patch_between(
-        self,
-        before: WorkTreeSnapshot | str | None,
-        after: WorkTreeSnapshot | str,
-        paths: Iterable[str] = (),
+        self, before: WorkTreeSnapshot | str | None, after: WorkTreeSnapshot | str
     ) -> bytes:
         """Return a patch for `git apply`, with binaries, modes, renames and links."""
-        return worktree.make_patch(
-            self._repository, self._resolve_tree(before), self._resolve_tree(after), paths
-        )
+        trees = (self._resolve_tree(before), self._resolve_tree(after))
+        return worktree.make_patch(self._repository, *trees)
 
     def restore_snapshot(self, snapshot: WorkTreeSnapshot | str) -> WorkTreeSnapshot:
         """Restore the work tree; files that snapshots leave out are not changed.
@@ -209,13 +205,11 @@ class WorkTreeSnapshots:
             git.run_git(["read-tree", self._branch_head().tree])
             status = survey()
         if is_first:
-            self._unwatched = tuple(
-                path for path in status.omitted_files if path.reason == worktree.UNWATCHED
-            )
+            omitted = status.omitted_files
+            self._unwatched = tuple(one for one in omitted if one.reason == worktree.UNWATCHED)
         else:
-            status = status._replace(
-                omitted_files=(*status.omitted_files, *(self._unwatched or ()))
-            )
+            omitted = (*status.omitted_files, *(self._unwatched or ()))
+            status = status._replace(omitted_files=omitted)
         # Git lists a nested repository only until its files are in the index.
         self._nested = tuple(dict.fromkeys((*self._nested, *status.nested_repositories)))
         self._check_size_limit(status.size_bytes)
@@ -254,10 +248,9 @@ class WorkTreeSnapshots:
             objects = self._repository.git_dir / "objects"
             self._bytes = sum(path.stat().st_size for path in objects.rglob("*") if path.is_file())
         if self._bytes + added > self._policy.total_bytes_max:
-            raise Unavailable(
-                f"snapshots would take more than {self._policy.total_bytes_max} bytes: {self._repository.git_dir}",
-                hint="leave out large directories, or allow more",
-            )
+            message = f"snapshots would take more than {self._policy.total_bytes_max} bytes"
+            hint = "leave out large directories, or allow more"
+            raise Unavailable(f"{message}: {self._repository.git_dir}", hint=hint)
         self._bytes += added
 
     def _write_commit(self, tree: str, parent: str, message: bytes) -> str:
@@ -298,9 +291,8 @@ class WorkTreeSnapshots:
 
     def _is_as_left(self) -> bool:
         """Return whether the index is as this object left it; otherwise forget the line's head."""
-        is_known = self._index_left is not None and self._index_left == stat_identity(
-            self._own / "index"
-        )
+        left, now = self._index_left, stat_identity(self._own / "index")
+        is_known = left is not None and left == now
         if not is_known:
             self._head = None
         self._index_left = None  # until `_remember_head`

@@ -75,14 +75,9 @@ def list_changes(repository: ShadowRepository, before: str, after: str) -> list[
     return sorted(_build_changes(raw, counts), key=lambda change: change.path)
 
 
-def make_patch(
-    repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()
-) -> bytes:
-    """Return the difference as a patch, of `paths` only if there are any."""
-    names = list(paths)
-    return repository.run_git(
-        [*_COMPARE, "--patch", "--binary", before, after, *(("--", *names) if names else ())]
-    )
+def make_patch(repository: ShadowRepository, before: str, after: str) -> bytes:
+    """Return the difference as a patch."""
+    return repository.run_git([*_COMPARE, "--patch", "--binary", before, after])
 
 
 def _build_changes(
@@ -119,11 +114,9 @@ class SnapshotPolicy(Struct, frozen=True):
     def ignore_patterns(self, git_dir: Path, work_tree: Path) -> bytes:
         """Return the patterns as a file for git; they exclude a shadow inside its own work tree."""
         own = git_dir.resolve()
-        inside = (
-            [f"/{_escape_pattern(str(own.relative_to(work_tree)))}/"]
-            if own.is_relative_to(work_tree)
-            else []
-        )
+        inside = []
+        if own.is_relative_to(work_tree):
+            inside.append(f"/{_escape_pattern(str(own.relative_to(work_tree)))}/")
         return "\n".join([*self.heavy, *self.leave_out, *inside, ""]).encode()
 
 
@@ -217,7 +210,7 @@ class LineGit(Struct, frozen=True):
             "GIT_WORK_TREE": str(self.work_tree / inside),
             "GIT_INDEX_FILE": str(self.own / ("none" if inside else "index")),
         }
-        return self.repository.start_git(command, more=environment, held=self.lock)
+        return self.repository.start_git(command, more=environment, lock_fd=self.lock)
 
     def run_git(self, command: list[str], *, stdin: bytes = b"", inside: str = "") -> bytes:
         """Run a command and return its output."""
@@ -273,9 +266,8 @@ def _list_nested_files(
 ) -> Iterator[str]:
     """Yield the files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
-    for path in split_nul_list(
-        git.run_git(["ls-files", "-z", "--others", *excludes], inside=folder)
-    ):
+    command = ["ls-files", "-z", "--others", *excludes]
+    for path in split_nul_list(git.run_git(command, inside=folder)):
         if path.endswith("/"):
             yield from _list_nested_files(git, folder + path, excludes, nested)
         else:

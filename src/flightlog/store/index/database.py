@@ -148,10 +148,8 @@ def is_sound(path: PathLike[str] | str) -> bool:
 
 
 def _is_locked_error(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    }
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:

@@ -101,9 +101,8 @@ def save_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedF
 
 def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedFile]) -> None:
     """Remove files from the record."""
-    database.executemany(
-        "DELETE FROM files WHERE level = ? AND path = ?", [(level, row.path) for row in rows]
-    )
+    delete = "DELETE FROM files WHERE level = ? AND path = ?"
+    database.executemany(delete, [(level, row.path) for row in rows])
 
 
 def plan_sync(

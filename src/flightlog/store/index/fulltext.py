@@ -114,10 +114,8 @@ def sync_text(
 
 def has_text(database: sqlite3.Connection) -> bool:
     """Return whether this level was ever built."""
-    return (
-        database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone()
-        is not None
-    )
+    select = "SELECT 1 FROM files WHERE level = ? LIMIT 1"
+    return database.execute(select, (WORDED,)).fetchone() is not None
 
 
 def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRecord]]) -> None:
@@ -142,9 +140,8 @@ def search_words(database: sqlite3.Connection, query: RecordQuery) -> tuple[list
     seen: set[str] = set()
     find = _iter_last_matches if query.once_per_session and query.match else _iter_matches
     for match in find(database, query):
-        if (
-            query.sessions is None or match.session in query.sessions
-        ) and match.session not in seen:
+        is_wanted = query.sessions is None or match.session in query.sessions
+        if is_wanted and match.session not in seen:
             if not query.limit or len(matches) < query.limit:
                 matches.append(match)
             elif not query.once_per_session:
@@ -233,11 +230,8 @@ def _count_records(database: sqlite3.Connection, query: RecordQuery) -> int:
                 counts[session] += bisect_right(numbers, last) - bisect_left(numbers, first)
     else:
         counts.update(match.session for match in _iter_matches(database, query))
-    return above + sum(
-        count
-        for session, count in counts.items()
-        if query.sessions is None or session in query.sessions
-    )
+    wanted = counts if query.sessions is None else counts.keys() & query.sessions
+    return above + sum(counts[session] for session in wanted)
 
 
 def _matching_rows(database: sqlite3.Connection, match: str, top: int) -> list[int]:
@@ -249,9 +243,8 @@ def _matching_rows(database: sqlite3.Connection, match: str, top: int) -> list[i
 
 def _iter_last_matches(database: sqlite3.Connection, query: RecordQuery) -> Iterator[RecordMatch]:
     """Yield the last match of each span; skip the others of a long session by number."""
-    rows = database.execute(
-        "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (query.match,)
-    )
+    select = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC"
+    rows = database.execute(select, (query.match,))
     select = (
         f"SELECT {_MATCH}, s.first FROM lines l "  # noqa: S608 - fixed columns
         "JOIN places p ON p.file = l.file "

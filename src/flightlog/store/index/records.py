@@ -178,27 +178,16 @@ def _write_records(
     file = _file_id(database, read.file)
     top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
     rows = list(enumerate(batch.records, start=top[0] + 1 if top else 1))
-    database.executemany(
-        "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                number,
-                file,
-                record.offset,
-                record.length,
-                _pack_uuid(record.uuid),
-                record.kind in _SPOKEN and bool(record.text or record.output),
-                record.at_ms,
-            )
-            for number, record in rows
-        ],
-    )
+    lines = [
+        (number, file, record.offset, record.length, *_pack_fields(record))
+        for number, record in rows
+    ]
+    database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)", lines)
     if rows:
         database.execute("INSERT INTO spans VALUES (?, ?, ?)", (file, rows[0][0], rows[-1][0]))
         project = next((record.project for _, record in rows if record.project), "")
-        database.execute(
-            "UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file)
-        )
+        update = "UPDATE places SET project = ? WHERE file = ? AND project = ''"
+        database.execute(update, (project, file))
     save_files(database, level, [_advance_file_row(read, batch)])
     stats.opened += batch.is_last
     stats.bytes_read += batch.bytes_read
@@ -217,14 +206,12 @@ def _file_id(database: sqlite3.Connection, file: SessionFile) -> int:
 def _delete_records(
     database: sqlite3.Connection, rows: Iterable[IndexedFile], worded: Mapping[str, IndexedFile]
 ) -> None:
+    select = "SELECT file FROM places WHERE path = ?"
+    select_spans = "SELECT first, last FROM spans WHERE file = ?"
     with write_transaction(database):
         for row in rows:
-            for file in database.execute(
-                "SELECT file FROM places WHERE path = ?", (row.path,)
-            ).fetchall():
-                spans = database.execute(
-                    "SELECT first, last FROM spans WHERE file = ?", file
-                ).fetchall()
+            for file in database.execute(select, (row.path,)).fetchall():
+                spans = database.execute(select_spans, file).fetchall()
                 database.executemany("DELETE FROM lines WHERE id BETWEEN ? AND ?", spans)
                 database.execute("DELETE FROM spans WHERE file = ?", file)
                 database.execute("DELETE FROM places WHERE file = ?", file)
@@ -232,6 +219,11 @@ def _delete_records(
                     database.executemany("INSERT INTO gone VALUES (?, ?)", spans)
             drop_files(database, LEVEL, [row])
             drop_files(database, WORDED, [row])
+
+
+def _pack_fields(record: IndexedRecord) -> tuple[bytes | str, bool, int]:
+    has_words = record.kind in _SPOKEN and bool(record.text or record.output)
+    return _pack_uuid(record.uuid), has_words, record.at_ms
 
 
 def _pack_uuid(text: str) -> bytes | str:

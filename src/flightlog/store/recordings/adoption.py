@@ -90,7 +90,7 @@ def _adopt_open_file(
     now = os.fstat(file)
     if seen and _is_unchanged(seen, source, now):
         copy_path = generation_path(dest, seen.generation)
-        if _has_copy(copy_path):
+        if copy_path.exists() or copy_path.with_name(f"{copy_path.name}.from-0.zst").exists():
             return AdoptionResult(copy_path, seen.size_bytes, seen.size_bytes, seen)
     number = max(list_generations(dest), default=1)
     path = generation_path(dest, number)
@@ -101,9 +101,8 @@ def _adopt_open_file(
     end = _extend_copy(file, path, start, now.st_size)
     with open_recording(path) as copy:
         lines_end = last_line_end(copy.read, end)
-    state = SourceState(
-        str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns, number, lines_end
-    )
+    stat_state = (now.st_dev, now.st_ino, end, now.st_mtime_ns)
+    state = SourceState(str(source), *stat_state, number, lines_end)
     return AdoptionResult(path, start, end, state)
 
 
@@ -125,10 +124,6 @@ def _open_source(source: Path) -> int:
 def _is_unchanged(seen: SourceState, source: Path, now: os.stat_result) -> bool:
     state = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
     return state == (seen.source, seen.device, seen.inode, seen.size_bytes, seen.mtime_ns)
-
-
-def _has_copy(path: Path) -> bool:
-    return path.exists() or path.with_name(f"{path.name}.from-0.zst").exists()
 
 
 def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int | None:

@@ -214,13 +214,9 @@ def _iter_sound_blocks(
                 opened.callback(os.close, file)
                 readers.append((lambda offset, length: os.pread(file, length, offset), False))
         for number in range(len(recorded.blocks)):
-            sound = (
-                (read, is_ours) for read, is_ours in readers if recorded.is_sound(number, read)
-            )
-            yield next(
-                ((read(*recorded.block_span(number)), is_ours) for read, is_ours in sound),
-                (None, False),
-            )
+            span = recorded.block_span(number)
+            sound = ((read(*span), own) for read, own in readers if recorded.is_sound(number, read))
+            yield next(sound, (None, False))
 
 
 def _hash_block(data: bytes) -> str:

@@ -15,6 +15,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import NamedTuple, Self
@@ -88,9 +89,8 @@ class SealedFile:
         self._file = os.open(path, os.O_RDONLY)
         self._last: tuple[int, bytes] = (-1, b"")
         packed_size = os.fstat(self._file).st_size
-        self.frames = _read_table(self._file, packed_size) or list(
-            _scan_frames(self._file, packed_size)
-        )
+        table = _read_table(self._file, packed_size)
+        self.frames = table or list(_scan_frames(self._file, packed_size))
         self._offsets = [frame.offset for frame in self.frames]
         self.size = self.frames[-1].offset + self.frames[-1].length if self.frames else 0
 
@@ -135,10 +135,8 @@ def _read_table(file: int, size: int) -> list[SealedFrame]:
     for packed_length, length in _ENTRY.iter_unpack(os.pread(file, count * _ENTRY.size, start)):
         frames.append(SealedFrame(offset, length, packed, packed_length))
         offset, packed = offset + length, packed + packed_length
-    fits = packed == start - _HEADER.size and all(
-        frame.length <= FRAME_BYTES_MAX for frame in frames
-    )
-    return frames if fits else []
+    is_small = all(frame.length <= FRAME_BYTES_MAX for frame in frames)
+    return frames if is_small and packed == start - _HEADER.size else []
 
 
 def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
@@ -241,9 +239,8 @@ class Recording:
     def read_lines(self, start: int = 0) -> Iterator[JsonlLine | Damage]:
         """Yield every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
-        for item in scan_lines(
-            str(self.path), lambda offset, length: self.read_around(offset, length, holes), start
-        ):
+        read = partial(self.read_around, holes=holes)
+        for item in scan_lines(str(self.path), read, start):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
                 yield replace(item, reason=DAMAGED_FRAME)
             else:
@@ -385,9 +382,8 @@ def _is_same(packed: Path, live: Path) -> bool:
     sealed = SealedFile(packed)
     try:
         with live.open("rb") as file:
-            same = all(
-                sealed.unpack_frame(frame) == file.read(frame.length) for frame in sealed.frames
-            )
+            frames = sealed.frames
+            same = all(sealed.unpack_frame(frame) == file.read(frame.length) for frame in frames)
             return same and not file.read(1)
     except Unreadable:
         return False

@@ -245,9 +245,8 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
         assert name not in {META, _LOCK}, "these names are ours"
         is_recorded = partial(_is_end_recorded, root, meta)
         try:
-            result = adopt_file(
-                source, resolve_inside(root, name), meta.files.get(name), is_recorded
-            )
+            path = resolve_inside(root, name)
+            result = adopt_file(source, path, meta.files.get(name), is_recorded)
         except FileNotFoundError:
             continue
         except FlightlogError as error:
@@ -258,9 +257,8 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
             continue
         adopted.append(result)
         meta.files[name] = result.source_state
-        hashed += manifest.record_file(
-            root, meta, str(result.path.relative_to(root)), result.start, result.end
-        )
+        copy = str(result.path.relative_to(root))
+        hashed += manifest.record_file(root, meta, copy, result.start, result.end)
     if any(result.source_state.generation > 1 for result in adopted):
         # A marker beside the sessions, so that reports need not search each for old generations.
         ensure_dir(root.parent / REWRITTEN / root.name)
@@ -273,9 +271,8 @@ def _is_end_recorded(root: Path, meta: SessionMeta, copy: Recording) -> bool | N
     recorded = meta.hashes.get(str(copy.path.relative_to(root)))
     if recorded is None:
         return None
-    return copy.size < recorded.size_bytes or recorded.is_sound(
-        -1, copy.read
-    )  # a short copy is extended
+    # A short copy is extended.
+    return copy.size < recorded.size_bytes or recorded.is_sound(-1, copy.read)
 
 
 def _list_unrecorded(root: Path, meta: SessionMeta) -> list[str]:
@@ -287,12 +284,9 @@ def _record_missing_faults(
 ) -> list[RecordingFault]:
     unrecorded = _list_unrecorded(root, meta) if missing else []
     text = "not in the manifest, which was lost or damaged"
-    return [
-        RecordingFault(
-            meta.session, name, "unrecorded", text, "" if name in unrecorded else "recorded again"
-        )
-        for name in missing
-    ]
+    fault = RecordingFault(meta.session, "", "unrecorded", text)
+    repairs = {name: "" if name in unrecorded else "recorded again" for name in missing}
+    return [replace(fault, file=name, repair=repair) for name, repair in repairs.items()]
 
 
 def _verify_file(
@@ -304,9 +298,9 @@ def _verify_file(
         problem, text, _ = manifest.check_file(root, meta, key)
         if problem:
             plain = name if name in meta.files else re.sub(r"\.g\d+(?=\.[^./]*$)", "", name)
-            source = sources.get(plain) or (
-                Path(meta.files[plain].source) if plain in meta.files else None
-            )
+            source = sources.get(plain)
+            if source is None and plain in meta.files:
+                source = Path(meta.files[plain].source)
             repaired = manifest.repair_file(root, meta, name, source)
             return [RecordingFault(meta.session, key, problem, text, repaired)]
     return []
@@ -322,9 +316,8 @@ def _sample_session(
         with _lock_session(home, agent, session, "verifying") as (root, meta):
             faults += _record_missing_faults(root, meta, _list_unrecorded(root, meta))
             for name in sorted(name for name in meta.hashes if name >= file):
-                problem, text, block = manifest.check_file(
-                    root, meta, name, first if name == file else 0, more
-                )
+                begin = first if name == file else 0
+                problem, text, block = manifest.check_file(root, meta, name, begin, more)
                 if problem:
                     faults.append(RecordingFault(session, name, problem, text))
                 if block:

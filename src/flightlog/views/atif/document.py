@@ -157,11 +157,9 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
         text = json.dumps(_replace_lone_surrogates(msgspec.to_builtins(trajectory)))
-    plain = (
-        text
-        if text.isascii()
-        else _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
-    )
+    plain = text
+    if not text.isascii():
+        plain = _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
     return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
 
 
@@ -172,8 +170,6 @@ def _replace_lone_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_replace_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {
-            _replace_lone_surrogates(key): _replace_lone_surrogates(item)
-            for key, item in value.items()
-        }
+        clean = _replace_lone_surrogates
+        return {clean(key): clean(item) for key, item in value.items()}
     return value

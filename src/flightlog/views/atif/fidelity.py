@@ -41,11 +41,8 @@ def measure_fidelity(
 ) -> list[FidelityCount]:
     """Return the counts of a session and of its documents, subagents included."""
     index = _DocumentIndex(_all_documents(documents))
-    turns = [
-        turn
-        for thread in (session.turns, *(subagent.turns for subagent in session.subagents))
-        for turn in thread
-    ]
+    threads = (session.turns, *(subagent.turns for subagent in session.subagents))
+    turns = [turn for thread in threads for turn in thread]
     rows = [
         *_compare_texts(turns, index),
         *_compare_tools(turns, index),
@@ -62,44 +59,32 @@ class _DocumentIndex:
     def __init__(self, documents: list[dict[str, Any]]) -> None:
         self.documents = documents
         self.steps = [step for document in documents for _, step in iter_dicts(document, "steps")]
-        messages = [
-            (step.get("source"), text)
-            for step in self.steps
-            for text in content_texts(step.get("message"))
-        ]
+        pairs = ((step.get("source"), content_texts(step.get("message"))) for step in self.steps)
+        messages = [(source, text) for source, texts in pairs for text in texts]
         results = [result for step in self.steps for _, result in iter_results(step)]
-        uncalled = [
-            result.get("content") for result in results if result.get("source_call_id") is None
-        ]
+        uncalled = [one.get("content") for one in results if one.get("source_call_id") is None]
         self.agent = _TextIndex(text for source, text in messages if source == "agent")
         self.others = _TextIndex(
             [text for source, text in messages if source != "agent"]
             + [text for content in uncalled for text in content_texts(content)]
         )
-        self.reasoning = _TextIndex(
-            step["reasoning_content"] for step in self.steps if _is_text(step, "reasoning_content")
-        )
-        self.calls = {
-            call.get("tool_call_id"): call
-            for step in self.steps
-            for _, call in iter_dicts(step, "tool_calls")
-        }
+        thoughts = (step for step in self.steps if _is_text(step, "reasoning_content"))
+        self.reasoning = _TextIndex(step["reasoning_content"] for step in thoughts)
+        calls = (call for step in self.steps for _, call in iter_dicts(step, "tool_calls"))
+        self.calls = {call.get("tool_call_id"): call for call in calls}
         self.results = {
             result["source_call_id"]: _TextIndex(content_texts(result.get("content")))
             for result in results
             if _is_text(result, "source_call_id") and result.get("content") is not None
         }
-        self.extras = _TextIndex(
-            text for step in self.steps for text in _iter_strings(_iter_extras(step))
-        )
+        extras = (_iter_strings(_iter_extras(step)) for step in self.steps)
+        self.extras = _TextIndex(text for texts in extras for text in texts)
         self.rewritten = {name for step in self.steps for name in _rewritten_calls(step)}
         self.marked = {name for step in self.steps for name in _failed_calls(step)}
-        self.pictures = sum(
-            part.get("type") == "image" for step in self.steps for part in _iter_parts(step)
-        )
-        self.refs = sum(
-            len(list(iter_dicts(result, "subagent_trajectory_ref"))) for result in results
-        )
+        parts = (part for step in self.steps for part in _iter_parts(step))
+        self.pictures = sum(part.get("type") == "image" for part in parts)
+        refs = (iter_dicts(result, "subagent_trajectory_ref") for result in results)
+        self.refs = sum(len(list(found)) for found in refs)
 
     def sum_metric(self, name: str) -> int:
         return int(sum(number_field(dict_field(step, "metrics"), name) or 0 for step in self.steps))
@@ -115,36 +100,25 @@ class _TextIndex:
 
 
 def _compare_texts(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[FidelityCount]:
-    prompts = [
-        block.text
-        for turn in turns
-        for block in turn.prompt
-        if isinstance(block, Text) and block.text
-    ]
+    blocks = (block for turn in turns for block in turn.prompt)
+    prompts = [block.text for block in blocks if isinstance(block, Text) and block.text]
     yield _count_texts("prompts", prompts, index.others)
     content = [block for turn in turns for step in turn.steps for block in step.content]
     texts = [block.text for block in content if isinstance(block, Text) and block.text]
     yield _count_texts("texts of the agent", texts, index.agent)
     thinking = [block.text for block in content if isinstance(block, Thinking)]
     yield _count_texts("reasoning", [text for text in thinking if text], index.reasoning)
-    yield FidelityCount(
-        "reasoning the API withheld", thinking.count(""), 0, "the API never returned it"
-    )
+    reason = "the API never returned it"
+    yield FidelityCount("reasoning the API withheld", thinking.count(""), 0, reason)
     for kind in NoteKind:
-        notes = [
-            item.text
-            for turn in turns
-            for item in turn.items
-            if isinstance(item, Note) and item.kind is kind
-        ]
+        items = (item for turn in turns for item in turn.items if isinstance(item, Note))
+        notes = [item.text for item in items if item.kind is kind]
         if kind is NoteKind.COMPACTION:
-            yield FidelityCount(
-                "compactions", len(notes), sum(_is_boundary(step) for step in index.steps)
-            )
+            boundaries = sum(map(_is_boundary, index.steps))
+            yield FidelityCount("compactions", len(notes), boundaries)
         elif kind is NoteKind.UNKNOWN:
-            yield FidelityCount(
-                "records of an unknown kind", len(notes), 0, "they are in the recording"
-            )
+            reason = "they are in the recording"
+            yield FidelityCount("records of an unknown kind", len(notes), 0, reason)
         else:
             yield _count_texts(f"notes: {kind.value}", notes, index.others)
 
@@ -154,9 +128,8 @@ def _compare_tools(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[Fid
     same = [call for call in calls if index.calls.get(call.id, {}).get("arguments") == call.input]
     yield FidelityCount("tool calls", len(calls), len(same))
     answered = [call for call in calls if call.result is not None]
-    yield FidelityCount(
-        "tool results", len(answered), sum(_has_result(call, index) for call in answered)
-    )
+    recorded = sum(_has_result(call, index) for call in answered)
+    yield FidelityCount("tool results", len(answered), recorded)
     rewritten = [call for call in calls if call.executed_input is not None]
     text = "inputs a hook rewrote"
     yield FidelityCount(text, len(rewritten), sum(call.id in index.rewritten for call in rewritten))
@@ -183,21 +156,17 @@ def _compare_figures(
     copies = (step for step in index.steps if step.get("is_copied_context") is True)
     copied |= {str(dict_field(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
-    prompt, output = (
-        sum(step.usage.prompt_tokens for step in steps),
-        sum(step.usage.output_tokens for step in steps),
-    )
+    prompt = sum(step.usage.prompt_tokens for step in steps)
+    output = sum(step.usage.output_tokens for step in steps)
     yield FidelityCount("prompt tokens", prompt, index.sum_metric("prompt_tokens"))
     yield FidelityCount("completion tokens", output, index.sum_metric("completion_tokens"))
     priced = sum(step.cost_usd is not None for step in steps)
-    costs = sum(
-        number_field(dict_field(step, "metrics"), "cost_usd") is not None for step in index.steps
-    )
+    metrics = (dict_field(step, "metrics") for step in index.steps)
+    costs = sum(number_field(metric, "cost_usd") is not None for metric in metrics)
     yield FidelityCount("costs", priced, costs)
     timed = sum(step.at_ms is not None for turn in turns for step in turn.steps)
-    times = sum(
-        _is_text(step, "timestamp") for step in index.steps if step.get("source") == "agent"
-    )
+    replies = (step for step in index.steps if step.get("source") == "agent")
+    times = sum(_is_text(step, "timestamp") for step in replies)
     yield FidelityCount("times", timed, times)
 
 
@@ -211,12 +180,10 @@ def _compare_rest(
     yield FidelityCount("pictures", pictures, index.pictures, "the format does not have their type")
     others = sum(isinstance(block, UnknownBlock) and not block.text for block in blocks)
     yield FidelityCount("other content", others, 0, NO_FIELD)
-    yield _count_texts(
-        "request ids", [step.request_id for step in steps if step.request_id], index.extras
-    )
-    yield _count_texts(
-        "message ids", [step.message_id for step in steps if step.message_id], index.extras
-    )
+    requests = [step.request_id for step in steps if step.request_id]
+    yield _count_texts("request ids", requests, index.extras)
+    messages = [step.message_id for step in steps if step.message_id]
+    yield _count_texts("message ids", messages, index.extras)
     yield FidelityCount("subagents", len(session.subagents), index.refs)
     yield FidelityCount("damaged places", len(session.damage), 0, "they cannot be read")
 
@@ -224,19 +191,15 @@ def _compare_rest(
 def _compare_threads(
     session: Session, index: _DocumentIndex, contexts: Mapping[str, ThreadContext]
 ) -> Iterator[FidelityCount]:
-    threads = [
-        contexts[name]
-        for name in ("", *(subagent.id for subagent in session.subagents))
-        if name in contexts
-    ]
+    names = ("", *(subagent.id for subagent in session.subagents))
+    threads = [contexts[name] for name in names if name in contexts]
     agents = [dict_field(document, "agent") for document in index.documents]
     defined = sum(len(list(iter_dicts(agent, "tool_definitions"))) for agent in agents)
     yield FidelityCount("tool definitions", sum(len(thread.tools) for thread in threads), defined)
     context = [item.text for thread in threads for item in thread.context]
     yield _count_texts("context the client gave", context, index.others)
-    yield _count_texts(
-        "system prompts", [thread.system for thread in threads if thread.system], index.others
-    )
+    prompts = [thread.system for thread in threads if thread.system]
+    yield _count_texts("system prompts", prompts, index.others)
 
 
 def _count_texts(what: str, texts: Sequence[str], index: _TextIndex) -> FidelityCount:
@@ -252,21 +215,17 @@ def _all_documents(values: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _iter_parts(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for content in (
-        step.get("message"),
-        *(result.get("content") for _, result in iter_results(step)),
-    ):
+    results = (result.get("content") for _, result in iter_results(step))
+    for content in (step.get("message"), *results):
         yield from (part for _, part in iter_dicts({"parts": content}, "parts"))
 
 
 def _rewritten_calls(step: dict[str, Any]) -> Iterator[Any]:
     """Yield the calls whose rewritten input is in the step's or the call's `extra`."""
     yield from dict_field(dict_field(step, "extra"), "ran_inputs")
-    yield from (
-        call.get("tool_call_id")
-        for _, call in iter_dicts(step, "tool_calls")
-        if "ran_input" in dict_field(call, "extra")
-    )
+    calls = (call for _, call in iter_dicts(step, "tool_calls"))
+    rewritten = (call for call in calls if "ran_input" in dict_field(call, "extra"))
+    yield from (call.get("tool_call_id") for call in rewritten)
 
 
 def _failed_calls(step: dict[str, Any]) -> Iterator[Any]:

@@ -81,11 +81,8 @@ def content_texts(content: Any) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
-        yield from (
-            part["text"]
-            for part in content
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
+        parts = (part for part in content if isinstance(part, dict))
+        yield from (part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
 def agent_steps(document: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -117,9 +117,8 @@ class _SchemaWalk:
         value = holder.get(name)
         if value is None:
             if field.required:
-                yield LintFinding(
-                    "missing", where, "may not be null" if name in holder else "required"
-                )
+                text = "may not be null" if name in holder else "required"
+                yield LintFinding("missing", where, text)
             return
         if field.since > self._minor:
             yield self._newer("it", field.since, where)
@@ -157,9 +156,8 @@ class _SchemaWalk:
     def _check_version(self, document: dict[str, Any], where: str) -> Iterator[LintFinding]:
         version = document.get("schema_version")
         if version not in VERSIONS:
-            text = (
-                "not stated" if version is None else f"no such version: {_describe_value(version)}"
-            )
+            unknown = f"no such version: {_describe_value(version)}"
+            text = "not stated" if version is None else unknown
             yield LintFinding("version", _join_path(where, "schema_version"), text)
         if self._minor < 7 and document.get("session_id") is None:
             message = "required up to version 1.6"
@@ -186,13 +184,8 @@ class _SchemaWalk:
 
 def _describe_value(value: Any) -> str:
     """Return what a value is, without its text, which may be long or private."""
-    names = {
-        dict: "an object",
-        list: "a list",
-        str: "a text",
-        bool: "true or false",
-        type(None): "null",
-    }
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false"}
+    names[type(None)] = "null"
     return names.get(type(value)) or f"the number {value}"
 
 
@@ -233,21 +226,15 @@ def is_trajectory(document: Any) -> bool:
     """Return whether a JSON value looks like a trajectory."""
     if not isinstance(document, dict):
         return False
-    return str(document.get("schema_version", "")).startswith("ATIF") or document.keys() >= {
-        "agent",
-        "steps",
-    }
+    is_named = str(document.get("schema_version", "")).startswith("ATIF")
+    return is_named or document.keys() >= {"agent", "steps"}
 
 
 def _lint_documents(
     document: dict[str, Any], where: str, exists: Exists, minor: int
 ) -> Iterator[LintFinding]:
-    rules = (
-        step_rules(document),
-        call_rules(document),
-        sum_rules(document),
-        link_rules(document, exists, minor),
-    )
+    links = link_rules(document, exists, minor)
+    rules = (step_rules(document), call_rules(document), sum_rules(document), links)
     for finding in chain.from_iterable(rules):
         yield LintFinding(finding.rule, where + finding.location, finding.message)
     for index, inner in iter_dicts(document, "subagent_trajectories"):

@@ -87,15 +87,13 @@ def _check_call(
         yield LintFinding("empty-id", f"{where}.tool_call_id", "empty")
     elif isinstance(name, str):
         if name in seen:
-            yield LintFinding(
-                "repeated-call", f"{where}.tool_call_id", f"{name[:60]!r} was used before"
-            )
+            text = f"{name[:60]!r} was used before"
+            yield LintFinding("repeated-call", f"{where}.tool_call_id", text)
         seen.add(name)
     function = call.get("function_name")
     if defined is not None and isinstance(function, str) and function not in defined:
-        yield LintFinding(
-            "undefined-tool", f"{where}.function_name", f"{function[:60]!r} is not defined"
-        )
+        text = f"{function[:60]!r} is not defined"
+        yield LintFinding("undefined-tool", f"{where}.function_name", text)
 
 
 def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[LintFinding]:
@@ -111,18 +109,16 @@ def _check_answers(step: dict[str, Any], where: str, own: set[str]) -> Iterator[
             yield LintFinding("repeated-result", at, f"{source[:60]!r} has a result already")
         answered.add(source)
     listed = dict_field(step, "extra").get("unanswered")
-    unanswered = (
-        {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
-    )
+    names = listed if isinstance(listed, list) else []
+    unanswered = {name for name in names if isinstance(name, str)}
     for name in sorted(own - answered - unanswered):
         yield LintFinding("unanswered-call", f"{where}.tool_calls", f"{name[:60]!r} has no result")
 
 
 def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator[LintFinding]:
     """Yield broken references, and embedded subagents without a reference."""
-    embedded = [
-        inner.get("trajectory_id") for _, inner in iter_dicts(document, "subagent_trajectories")
-    ]
+    inner = iter_dicts(document, "subagent_trajectories")
+    embedded = [trajectory.get("trajectory_id") for _, trajectory in inner]
     named: set[str] = set()
     for index, step in iter_dicts(document, "steps"):
         where = f"steps[{index}]"
@@ -132,12 +128,10 @@ def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator
             yield from _check_pictures(result.get("content"), f"{at}.content", exists)
             for position, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 named.add(str(ref.get("trajectory_id")))
-                yield from _check_ref(
-                    ref, f"{at}.subagent_trajectory_ref[{position}]", embedded, exists, minor=minor
-                )
-    yield from _check_file(
-        document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists
-    )
+                name = f"{at}.subagent_trajectory_ref[{position}]"
+                yield from _check_ref(ref, name, embedded, exists, minor=minor)
+    name = "continued_trajectory_ref"
+    yield from _check_file(document.get(name), name, exists)
     yield from _check_embedded(document, embedded, named)
 
 
@@ -168,16 +162,14 @@ def _check_ref(
         yield LintFinding("unlinked", where, text)
     yield from _check_file(path, f"{where}.trajectory_path", exists)
     if name is not None and path is None and name not in embedded:
-        yield LintFinding(
-            "dangling-id", f"{where}.trajectory_id", "no trajectory in this document has that id"
-        )
+        text = "no trajectory in this document has that id"
+        yield LintFinding("dangling-id", f"{where}.trajectory_id", text)
 
 
 def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     for index, part in iter_dicts({"parts": content}, "parts"):
-        yield from _check_file(
-            dict_field(part, "source").get("path"), f"{where}[{index}].source.path", exists
-        )
+        path = dict_field(part, "source").get("path")
+        yield from _check_file(path, f"{where}[{index}].source.path", exists)
 
 
 def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
@@ -229,9 +221,8 @@ def _check_step(step: dict[str, Any]) -> Iterator[LintFinding]:
     if step.get("llm_call_count") == 0 and source == "agent":
         for name in ("metrics", "reasoning_content"):
             if step.get(name) is not None:
-                yield LintFinding(
-                    "deterministic", f".{name}", "the step says that no model was called"
-                )
+                text = "the step says that no model was called"
+                yield LintFinding("deterministic", f".{name}", text)
     if step.get("model_name") == "<synthetic>":
         yield LintFinding("synthetic", ".model_name", "not a model")
     yield from _check_boundary(step)
@@ -248,9 +239,8 @@ def _check_boundary(step: dict[str, Any]) -> Iterator[LintFinding]:
     for name, known in _BOUNDARIES.items():
         value = management.get(name) if isinstance(management, dict) else None
         if value not in known:
-            yield LintFinding(
-                "boundary", f"{where}.{name}", f"is none of {', '.join(sorted(known))}"
-            )
+            text = f"is none of {', '.join(sorted(known))}"
+            yield LintFinding("boundary", f"{where}.{name}", text)
 
 
 def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
@@ -263,11 +253,8 @@ def _check_flattened_content(step: dict[str, Any]) -> Iterator[LintFinding]:
     for where, content in contents:
         for text in content_texts(content):
             head, stdout, tail = text.partition(_STDOUT)
-            if (
-                stdout
-                and len(head.strip()) > _ECHO_CHARS_MIN
-                and tail.strip().startswith(head.strip())
-            ):
+            first, last = head.strip(), tail.strip()
+            if stdout and len(first) > _ECHO_CHARS_MIN and last.startswith(first):
                 yield LintFinding("doubled-text", where, "the text is repeated as [stdout]")
             if text.startswith(('{"type": "text"', '{"type":"text"', '[{"type":')):
                 yield LintFinding("block-as-text", where, "a content block written out as JSON")
@@ -339,15 +326,10 @@ def _check_figure(value: Any, where: str) -> Iterator[LintFinding]:
 
 def _check_step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
     total, steps = number_field(final, "total_steps"), document.get("steps")
-    if (
-        total is not None
-        and isinstance(steps, list)
-        and total != len(steps)
-        and not document.get("notes")
-    ):
-        yield LintFinding(
-            "step-count", "final_metrics.total_steps", f"{total} for {len(steps)} steps"
-        )
+    count = len(steps) if isinstance(steps, list) else total
+    if total not in {None, count} and not document.get("notes"):
+        text = f"{total} for {count} steps"
+        yield LintFinding("step-count", "final_metrics.total_steps", text)
 
 
 def _check_total(
@@ -360,9 +342,8 @@ def _check_total(
     own = sum_steps(document, name)
     is_complete = all(step_metric(step, name) is not None for step in agent_steps(document))
     if total < own or (total > own and is_complete and not _is_part(document)):
-        yield LintFinding(
-            "totals", f"final_metrics.total_{name}", f"{total}, but the steps add up to {own}"
-        )
+        text = f"{total}, but the steps add up to {own}"
+        yield LintFinding("totals", f"final_metrics.total_{name}", text)
 
 
 def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterator[LintFinding]:
@@ -373,17 +354,13 @@ def _check_total_cost(document: dict[str, Any], final: dict[str, Any]) -> Iterat
     extra = final.get("extra")
     own += (number_field(extra, "side_calls_cost_usd") or 0) if isinstance(extra, dict) else 0
     if total < own - _USD_NOISE or (total > own + _USD_NOISE and not _is_part(document)):
-        yield LintFinding(
-            "total-cost",
-            "final_metrics.total_cost_usd",
-            f"{total:g}, but the steps add up to {own:g}",
-        )
+        text = f"{total:g}, but the steps add up to {own:g}"
+        yield LintFinding("total-cost", "final_metrics.total_cost_usd", text)
 
 
 def _is_part(document: dict[str, Any]) -> bool:
     """Return whether the totals may include more than its steps: subagents, or copied context."""
     steps = [step for _, step in iter_dicts(document, "steps")]
-    refs = any(
-        result.get("subagent_trajectory_ref") for step in steps for _, result in iter_results(step)
-    )
+    results = (result for step in steps for _, result in iter_results(step))
+    refs = any(result.get("subagent_trajectory_ref") for result in results)
     return refs or any(step.get("is_copied_context") is True for step in steps)

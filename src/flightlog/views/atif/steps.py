@@ -133,9 +133,8 @@ def sum_final_metrics(
         extra["subagents"] = {name: _sum_metric(below, name) for name in names}
     if client is not None:
         dollars = {} if client.cost_usd is None else {"cost_usd": client.cost_usd}
-        extra |= {
-            f"client_total_{key}": amount for key, amount in (dollars | client.known_units).items()
-        }
+        totals = dollars | client.known_units
+        extra |= {f"client_total_{key}": amount for key, amount in totals.items()}
     return FinalMetrics(
         total_prompt_tokens=_sum_metric(own, "prompt_tokens"),
         total_completion_tokens=_sum_metric(own, "completion_tokens"),
@@ -147,9 +146,8 @@ def sum_final_metrics(
 
 
 def _sum_metric(steps: Sequence[AtifStep], name: str) -> int:
-    return sum(
-        getattr(step.metrics, name) for step in steps if isinstance(step.metrics, StepMetrics)
-    )
+    metrics = (step.metrics for step in steps)
+    return sum(getattr(one, name) for one in metrics if isinstance(one, StepMetrics))
 
 
 def _round_usd(usd: float | None) -> float | UnsetType:
@@ -176,14 +174,8 @@ def build_steps(thread: AtifThread) -> list[AtifStep]:
     Copied steps have no metrics, because their usage counts in the original session.
     """
     steps = list(_thread_steps(thread))
-    count = max(
-        (
-            number
-            for number, step in enumerate(steps, 1)
-            if _message_id(step) in thread.copied_message_ids
-        ),
-        default=0,
-    )
+    copied, numbered = thread.copied_message_ids, enumerate(steps, 1)
+    count = max((number for number, step in numbered if _message_id(step) in copied), default=0)
     copies = [replace(step, is_copied_context=True, metrics=UNSET) for step in steps[:count]]
     return [*copies, *steps[count:]]
 
@@ -243,13 +235,8 @@ def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
     if turn.is_rewound:
         extra["taken_back"] = True
     source: Literal["user", "system"] = "user" if turn.kind in _BY_PERSON else "system"
-    return AtifStep(
-        0,
-        source,
-        build_content(turn.prompt, thread.pictures),
-        format_timestamp(turn.at_ms),
-        extra=extra,
-    )
+    content, at = build_content(turn.prompt, thread.pictures), format_timestamp(turn.at_ms)
+    return AtifStep(0, source, content, at, extra=extra)
 
 
 def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
@@ -311,14 +298,9 @@ def _build_results(call: ToolCall, thread: AtifThread) -> list[ObservationResult
     if call.result is None and not refs:
         return []
     about = _describe_result(call)
-    return [
-        ObservationResult(
-            call.id,
-            UNSET if call.result is None else build_content(call.result, thread.pictures),
-            refs or UNSET,
-            about if about and thread.extras else UNSET,
-        )
-    ]
+    content = UNSET if call.result is None else build_content(call.result, thread.pictures)
+    extra = about if about and thread.extras else UNSET
+    return [ObservationResult(call.id, content, refs or UNSET, extra)]
 
 
 def _describe_result(call: ToolCall) -> dict[str, Any]:

@@ -60,9 +60,8 @@ class TrajectoryBundle(Struct, frozen=True):
 
     def iter_files(self) -> Iterator[tuple[str, bytes]]:
         """Yield every file with its path below the bundle's directory."""
-        yield from (
-            (path, encode_trajectory(document)) for path, document in self.documents.items()
-        )
+        for path, document in self.documents.items():
+            yield path, encode_trajectory(document)
         yield from self.pictures.items()
 
 
@@ -99,28 +98,19 @@ class _TrajectoryWriter:
         self._session, self._version, self._contexts = session, options.version, contexts
         self._pictures = ImageFiles(keep=options.pictures)
         self._extras = options.version != "1.6"
-        threads = {
-            "": session.turns,
-            **{subagent.id: subagent.turns for subagent in session.subagents},
-        }
-        steps = [
-            (name, step) for name, turns in threads.items() for turn in turns for step in turn.steps
-        ]
+        threads = {"": session.turns} | {one.id: one.turns for one in session.subagents}
+        pairs = ((name, turn) for name, turns in threads.items() for turn in turns)
+        steps = [(name, step) for name, turn in pairs for step in turn.steps]
         callers = {call.id: name for name, step in steps for call in step.tool_calls}
         # A subagent whose call is not on record, or that seems to have started itself, is its own
         # parent; the main thread gets a step for it.
-        self._parents = {
-            subagent.id: callers.get(subagent.tool_call_id, subagent.id)
-            for subagent in session.subagents
-        }
+        self._parents = {one.id: callers.get(one.tool_call_id, one.id) for one in session.subagents}
         self._steps = {name: self._build_steps(name, turns) for name, turns in threads.items()}
 
     def build_bundle(self) -> TrajectoryBundle:
         documents = {MAIN: self._build_document(None)}
-        documents |= {
-            subagent_file(subagent): self._build_document(subagent)
-            for subagent in self._session.subagents
-        }
+        subagents = self._session.subagents
+        documents |= {subagent_file(one): self._build_document(one) for one in subagents}
         return TrajectoryBundle(documents, self._pictures.files)
 
     def _build_document(self, subagent: Subagent | None) -> Trajectory:
@@ -149,26 +139,21 @@ class _TrajectoryWriter:
             if self._parents[subagent.id] == name != subagent.id:
                 refs.setdefault(subagent.tool_call_id, []).append(self._make_ref(subagent))
         at = Address(self._session.id, subagent=name)
-        steps = build_steps(
-            AtifThread(at, turns, context.copied_message_ids, refs, self._pictures, self._extras)
-        )
+        copied = context.copied_message_ids
+        steps = build_steps(AtifThread(at, turns, copied, refs, self._pictures, self._extras))
         given = [
             system_step("context", item.text, item.at_ms, given=item.kind)
             for item in context.context
         ]
         steps = _merge_by_time(steps, given)
         if not name:
-            orphans = [
-                subagent
-                for subagent in self._session.subagents
-                if self._parents[subagent.id] == subagent.id
-            ]
+            subagents = self._session.subagents
+            orphans = [one for one in subagents if self._parents[one.id] == one.id]
             steps = _merge_by_time(steps, [self._orphan_step(subagent) for subagent in orphans])
         if context.system:
             first = next((step.timestamp for step in steps if step.timestamp is not UNSET), UNSET)
-            steps.insert(
-                0, AtifStep(0, "system", context.system, first, extra={"kind": "system prompt"})
-            )
+            extra = {"kind": "system prompt"}
+            steps.insert(0, AtifStep(0, "system", context.system, first, extra=extra))
         return steps or [system_step("empty", "", self._session.started_ms)]
 
     def _orphan_step(self, subagent: Subagent) -> AtifStep:
@@ -196,18 +181,14 @@ class _TrajectoryWriter:
             return [subagent.id for subagent in self._session.subagents]
         threads = [name]
         for parent in threads:
-            threads += [
-                child
-                for child, above in self._parents.items()
-                if above == parent and child not in threads
-            ]
+            children = [child for child, above in self._parents.items() if above == parent]
+            threads += [child for child in children if child not in threads]
         return threads[1:]
 
     def _build_agent(self, subagent: Subagent | None) -> AtifAgent:
         name = subagent.id if subagent else ""
-        models = Counter(
-            step.model_name for step in self._steps[name] if isinstance(step.model_name, str)
-        )
+        names = (step.model_name for step in self._steps[name])
+        models = Counter(model for model in names if isinstance(model, str))
         tools = self._contexts.get(name, ThreadContext()).tools
         session = self._session
         extra = {"client": session.agent} if subagent else {"entrypoint": session.entrypoint}
@@ -272,12 +253,7 @@ def _tool_definition(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool in the function form of the format; a server-side tool stays as it is."""
     if "input_schema" not in tool:
         return tool
-    function = {
-        "name": tool.get("name"),
-        "description": tool.get("description"),
-        "parameters": tool["input_schema"],
-    }
-    return {
-        "type": "function",
-        "function": {key: value for key, value in function.items() if value is not None},
-    }
+    function = {name: tool.get(name) for name in ("name", "description")}
+    function["parameters"] = tool["input_schema"]
+    present = {key: value for key, value in function.items() if value is not None}
+    return {"type": "function", "function": present}

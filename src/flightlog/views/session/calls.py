@@ -117,18 +117,16 @@ def _describe_task(name: str, given: Mapping[str, Any]) -> CallView:
     subject = first_text(given, ("subject", "title")) or (f"Task {number}" if number else "")
     state = _STATES.get(str(given.get("status")), "open")
     used = ("subject", "title", "status", "taskId")
-    return CallView(
-        "list", name, items=(ListItem(state, subject or "Task"),), arguments=_rest(given, used)
-    )
+    items = (ListItem(state, subject or "Task"),)
+    return CallView("list", name, items=items, arguments=_rest(given, used))
 
 
 def _describe_other(name: str, given: Mapping[str, Any]) -> CallView:
     kind = tool_kind(name)
     names = _MAIN_NAMES.get(kind, (*PATH_NAMES, "skill", "subject", "name"))
     main_name = next((one for one in names if isinstance(given.get(one), str)), "")
-    markdown_name = next(
-        (one for one in _MARKDOWN_NAMES if isinstance(given.get(one), str) and one != main_name), ""
-    )
+    others = (one for one in _MARKDOWN_NAMES if one != main_name)
+    markdown_name = next((one for one in others if isinstance(given.get(one), str)), "")
     return CallView(
         kind if kind != "other" else "plain",
         name,
@@ -165,18 +163,15 @@ def _questions(given: Mapping[str, Any], detail: Any) -> Iterator[Question]:
             if isinstance(option, dict)
         )
         chosen = any(option.is_chosen for option in options)
-        yield Question(
-            first_text(question, ("header",)) or "", text, options, "" if chosen else answer
-        )
+        header = first_text(question, ("header",)) or ""
+        yield Question(header, text, options, "" if chosen else answer)
 
 
 def _rest(given: Mapping[str, Any], used: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the other arguments as text, those without a value left out."""
-    return tuple(
-        (str(name), _value_text(value))
-        for name, value in given.items()
-        if name not in used and value not in (None, "", [], {})
-    )
+    others = (pair for pair in given.items() if pair[0] not in used)
+    shown = (pair for pair in others if pair[1] not in (None, "", [], {}))
+    return tuple((str(name), _value_text(value)) for name, value in shown)
 
 
 def _value_text(value: Any) -> str:

@@ -59,12 +59,8 @@ def _diff_of_edit(edit: ToolEdit, detail: Any, lines_max: int | None) -> FileDif
 
 def changed_files(step: Step) -> tuple[str, ...]:
     """Return the files a step writes to, each once."""
-    paths = (
-        path
-        for call in step.tool_calls
-        if not call.is_error and not call.denial_reason
-        for path in files_of_call(call)
-    )
+    calls = (call for call in step.tool_calls if not call.is_error and not call.denial_reason)
+    paths = (path for call in calls for path in files_of_call(call))
     return tuple(dict.fromkeys(path for path in paths if path))
 
 

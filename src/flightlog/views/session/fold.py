@@ -68,9 +68,8 @@ class SessionFold:
         self._hooks: dict[str, ToolHook] = {}
         self._submitted = PromptSubmitted(0)
         self._files: dict[str, int] = {}
-        self._entries = (
-            _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
-        )
+        is_whole = retain is Retain.ALL
+        self._entries = _AllEntries(price) if is_whole else _TailEntries(price, eviction)
 
     def add(self, item: SessionItem) -> None:
         """Add an item; what hooks reported may come before or after the records."""
@@ -94,9 +93,8 @@ class SessionFold:
         session = self._entries.build_session(self._header, self._info)
         last = session.turns[-1] if session.turns else None
         last_step_ms = max((step.at_ms or 0 for step in session.steps), default=0)
-        running = running_turn(
-            self._submitted, (last.at_ms if last else None, last.text if last else ""), last_step_ms
-        )
+        before = (last.at_ms if last else None, last.text if last else "")
+        running = running_turn(self._submitted, before, last_step_ms)
         session = replace(
             session,
             title=session.title or (clean_title(running.text) if running else ""),
@@ -109,13 +107,11 @@ class SessionFold:
     def outline(self) -> SessionOutline:
         """Return header, summary and rows of the session."""
         if isinstance(self._entries, _AllEntries):
-            outline = outline_session(
-                self.session(), self._entries.find_locations(self._files), self._files
-            )
+            locations = self._entries.find_locations(self._files)
+            outline = outline_session(self.session(), locations, self._files)
         else:
-            outline = self._entries.build_outline(
-                self._header, self._info, self._files, self._submitted
-            )
+            facts = (self._header, self._info, self._files, self._submitted)
+            outline = self._entries.build_outline(*facts)
         if not self._hooks and not self._submitted.text:
             return outline
         main = outline.threads[""]
@@ -175,9 +171,8 @@ class _AllEntries:
     def build_session(self, header: SessionHeader, info: dict[str, SubagentInfo]) -> Session:
         threads = split_threads(sort_entries(self._entries.values()))
         main = tuple(build_turns(threads.pop("", []), self._price))
-        turns = {
-            name: tuple(build_turns(entries, self._price)) for name, entries in threads.items()
-        }
+        items = threads.items()
+        turns = {name: tuple(build_turns(entries, self._price)) for name, entries in items}
         subagents = sort_threads(
             SubagentThread(
                 min(map(rank, entries)),
@@ -189,24 +184,13 @@ class _AllEntries:
             for name, entries in threads.items()
         )
         own = (main, *(turns[subagent.info.subagent] for subagent in subagents))
-        calls = (
-            call
-            for thread in own
-            for turn in thread
-            for step in turn.steps
-            for call in step.tool_calls
-        )
-        subagent_ids = link_subagents(
-            subagents, find_subagent_calls(calls), header.calls_by_subagent(), header.calls_by_run
-        )
+        steps = (step for thread in own for turn in thread for step in turn.steps)
+        calls = (call for step in steps for call in step.tool_calls)
+        started, by_subagent = find_subagent_calls(calls), header.calls_by_subagent()
+        subagent_ids = link_subagents(subagents, started, by_subagent, header.calls_by_run)
         session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
-        return replace(
-            session,
-            turns=main,
-            subagents=tuple(
-                replace(subagent_id, turns=turns[subagent_id.id]) for subagent_id in subagent_ids
-            ),
-        )
+        linked = tuple(replace(one, turns=turns[one.id]) for one in subagent_ids)
+        return replace(session, turns=main, subagents=linked)
 
 
 class _TailEntries:
@@ -251,12 +235,10 @@ class _TailEntries:
             if name
         )
         ordered = (rows[""], *(rows[subagent.info.subagent] for subagent in subagents))
-        calls = {
-            call_id: call for thread in ordered for call_id, call in thread.subagent_calls.items()
-        }
-        subagent_ids = link_subagents(
-            subagents, calls, header.calls_by_subagent(), header.calls_by_run
-        )
+        pairs = (pair for thread in ordered for pair in thread.subagent_calls.items())
+        calls = dict(pairs)
+        by_subagent = header.calls_by_subagent()
+        subagent_ids = link_subagents(subagents, calls, by_subagent, header.calls_by_run)
         session = header.to_session(rows[""].titles, self._seen.has_record)
         return build_outline(session, rows, subagent_ids, files)
 
@@ -308,14 +290,11 @@ def _add_hooks(session: Session, hooks: Mapping[str, ToolHook]) -> Session:
         items = (add_step_hooks(i, hooks) if isinstance(i, Step) else i for i in turn.items)
         return replace(turn, items=tuple(items))
 
-    return replace(
-        session,
-        turns=tuple(map(add_to_turn, session.turns)),
-        subagents=tuple(
-            replace(subagent, turns=tuple(map(add_to_turn, subagent.turns)))
-            for subagent in session.subagents
-        ),
+    subagents = tuple(
+        replace(subagent, turns=tuple(map(add_to_turn, subagent.turns)))
+        for subagent in session.subagents
     )
+    return replace(session, turns=tuple(map(add_to_turn, session.turns)), subagents=subagents)
 
 
 def add_step_hooks(step: Step, hooks: Mapping[str, ToolHook]) -> Step:

@@ -7,11 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
 from flightlog.model.entries import (
+    ApiError,
     AssistantReply,
+    ClientNote,
     ClientTotalReported,
     ContextCompacted,
     Entry,
+    Event,
+    Ignored,
     PromptKind,
+    PromptQueued,
+    QueueTakenBack,
     SessionSummarized,
     SessionTitled,
     ToolResult,
@@ -22,6 +28,9 @@ from flightlog.model.errors import Damage
 from flightlog.model.session import Session, clean_title
 from flightlog.model.usage import ClientTotals
 from flightlog.views.session.turns import Rank, rank
+
+_WORK = UserPrompt | AssistantReply | ToolResult | ContextCompacted
+_ACTIVITY = ApiError | ClientNote | PromptQueued | QueueTakenBack
 
 
 class SessionHeader:
@@ -37,7 +46,8 @@ class SessionHeader:
         self._first: tuple[bool, Rank, str, str] | None = None
         self._last: tuple[bool, Rank, str] | None = None  # is of the main thread, rank, branch
         self._version = ""
-        self._times: tuple[int, int] | None = None
+        self._first_ms: int | None = None
+        self._activity: tuple[int, int] | None = None
         self._client: ClientTotals | None = None
         self._titles: dict[bool, tuple[Rank, str]] = {}  # by whether a person gave it
         self._summaries: list[tuple[Rank, str, str]] = []
@@ -68,18 +78,13 @@ class SessionHeader:
     def _add_event(self, entry: Entry) -> None:
         if isinstance(entry.event, ToolResult) and entry.event.subagent:
             call = (rank(entry), entry.event.tool_call_id)
-            self._calls[entry.event.subagent] = max(
-                call, self._calls.get(entry.event.subagent, call)
-            )
+            name = entry.event.subagent
+            self._calls[name] = max(call, self._calls.get(name, call))
         if isinstance(entry.event, ToolResult) and entry.event.run:
             self.calls_by_run[entry.event.run].add(entry.event.tool_call_id)
+        if entry.at_ms is not None:
+            self._add_time(entry.event, entry.at_ms)
         match entry.event:
-            # Only these are work; opening a session writes other records without any.
-            case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if (
-                entry.at_ms is not None
-            ):
-                early, late = self._times or (entry.at_ms, entry.at_ms)
-                self._times = (min(early, entry.at_ms), max(late, entry.at_ms))
             case ClientTotalReported() as event:
                 # Totals only grow, so the largest one is the last.
                 self._client = max(
@@ -89,13 +94,22 @@ class SessionHeader:
                 )
             case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
-                self._titles[event.is_user_title] = max(
-                    title, self._titles.get(event.is_user_title, title)
-                )
+                kind = event.is_user_title
+                self._titles[kind] = max(title, self._titles.get(kind, title))
             case SessionSummarized() as event:
                 self._summaries.append((rank(entry), event.leaf_uuid, event.text))
             case _:
                 pass
+
+    def _add_time(self, event: Event, at_ms: int) -> None:
+        """Note when something happened; opening a session writes other records without any."""
+        is_work = isinstance(event, _WORK)
+        is_hidden_activity = isinstance(event, Ignored) and event.is_activity
+        if is_work:
+            self._first_ms = at_ms if self._first_ms is None else min(self._first_ms, at_ms)
+        if is_work or is_hidden_activity or isinstance(event, _ACTIVITY):
+            early, late = self._activity or (at_ms, at_ms)
+            self._activity = (min(early, at_ms), max(late, at_ms))
 
     def calls_by_subagent(self) -> dict[str, str]:
         """Return the call that a tool result names for each subagent."""
@@ -106,7 +120,7 @@ class SessionHeader:
     ) -> Session:
         """Return the session without turns; without a title it is the first of `prompts`."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
-        early, late = self._times or (None, None)
+        early, late = self._activity or (None, None)
         return Session(
             id=self.session,
             agent=self.agent,
@@ -115,7 +129,7 @@ class SessionHeader:
             branch=self._last[2] if self._last else "",
             version=self._version,
             entrypoint=entrypoint,
-            started_ms=early,
+            started_ms=early if self._first_ms is None else self._first_ms,
             ended_ms=late,
             turns=(),
             subagents=(),

@@ -42,6 +42,11 @@ class TurnCost(Struct, frozen=True):
     cost_source: CostSource
     is_lower_bound: bool = False
 
+    @property
+    def cost(self) -> Cost:
+        """The amount with its source."""
+        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
+
 
 class SessionSummary(TokensAndCost, frozen=True):
     """One line of a list of sessions; an empty one has neither a prompt nor a response."""
@@ -67,6 +72,13 @@ class SessionSummary(TokensAndCost, frozen=True):
     modified_ms: int = 0
     unknown_responses: int = 0
     is_empty: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title, or what there is instead; clients remove old main threads alone."""
+        if self.title or self.turns or not self.steps:
+            return self.title or "(no prompt)"
+        return "(subagents only)" if self.subagents else "(warm-up only)"
 
 
 def sort_newest_first(summaries: Iterable[SessionSummary]) -> list[SessionSummary]:
@@ -179,9 +191,8 @@ class ThreadOutline(Struct, frozen=True):
         if begin is None or not rest:
             return begin
         end = self.row_kinds.find(RowMark.TURN, begin + 1)
-        inside = self.row_kinds[begin : end if end >= 0 else len(self.row_kinds)].replace(
-            b"C", b"N"
-        )
+        stop = end if end >= 0 else len(self.row_kinds)
+        inside = self.row_kinds[begin:stop].replace(b"C", b"N")
         mark = RowMark.NOTE if rest[0] == "n" else RowMark.STEP
         row = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
         return None if row is None else begin + row
@@ -193,11 +204,8 @@ class ThreadOutline(Struct, frozen=True):
 
         With `rows`, only those count.
         """
-        usd, tokens, failed = (
-            array("d", self.costs_usd),
-            array("Q", self.token_counts),
-            array("H", self.failed_counts),
-        )
+        usd, tokens = array("d", self.costs_usd), array("Q", self.token_counts)
+        failed = array("H", self.failed_counts)
         marks = self.row_kinds
         if rows is not None:
             usd = array("d", [usd[row] for row in rows])
@@ -205,9 +213,8 @@ class ThreadOutline(Struct, frozen=True):
             failed = array("H", [failed[row] for row in rows])
             marks = bytes(marks[row] for row in rows)
         size = max(-(-len(marks) // bars_max), 1)
-        parts = [
-            slice(first, min(first + size, len(marks))) for first in range(0, len(marks), size)
-        ]
+        starts, total = range(0, len(marks), size), len(marks)
+        parts = [slice(first, min(first + size, total)) for first in starts]
         return [
             TimelineBar(
                 part.start,

@@ -61,11 +61,13 @@ def queue_reach(ordered: Sequence[Entry]) -> dict[int, int]:
 
 
 def find_replayed(ordered: Sequence[Entry]) -> set[str]:
-    """Return the keys of prompts that repeat an earlier one block by block.
+    """Return the keys of prompts that repeat an earlier one, whole or block by block.
 
-    An editor that resumes a session writes each block of a prompt as a record of its own. One
-    block alone may be a person who repeats a prompt; two in a row are a copy.
+    A client that resumes a session may write the history again with its old times, an editor each
+    block of a prompt as a record of its own. One block alone may be a person who repeats a prompt;
+    two in a row are a copy.
     """
+    whole: set[tuple[int | None, tuple[Block, ...]]] = set()
     known: set[Block] = set()
     replayed: set[str] = set()
     run: list[str] = []
@@ -73,6 +75,11 @@ def find_replayed(ordered: Sequence[Entry]) -> set[str]:
         if not isinstance(entry.event, MESSAGES):
             continue
         blocks = prompt_blocks(entry)
+        at_time = (entry.at_ms, blocks)
+        if blocks and entry.at_ms is not None and at_time in whole:
+            replayed.add(entry.key)
+            continue
+        whole.add(at_time)
         if len(blocks) == 1 and blocks[0] in known:
             run.append(entry.key)
             continue
@@ -83,20 +90,23 @@ def find_replayed(ordered: Sequence[Entry]) -> set[str]:
 
 
 class EvictedPrompts:
-    """The blocks of old prompts that had several, by hash to save memory."""
+    """The blocks of old prompts that had several, and all at their times, by hash to save memory."""
 
     def __init__(self) -> None:
-        self._blocks: set[int] = set()
+        self._hashes: set[int] = set()
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Add the blocks of the prompts among `entries`."""
-        prompts = (blocks for entry in entries if len(blocks := prompt_blocks(entry)) > 1)
-        self._blocks.update(hash(block) for blocks in prompts for block in blocks)
+        """Add the prompts among `entries`."""
+        for entry in entries:
+            if blocks := prompt_blocks(entry):
+                self._hashes.add(hash((entry.at_ms, blocks)))
+                self._hashes.update(map(hash, blocks if len(blocks) > 1 else ()))
 
     def may_repeat(self, entry: Entry) -> bool:
-        """Return whether an entry is one block of an old prompt."""
-        blocks = prompt_blocks(entry) if self._blocks else ()
-        return len(blocks) == 1 and hash(blocks[0]) in self._blocks
+        """Return whether an entry is an old prompt or one block of it."""
+        blocks = prompt_blocks(entry) if self._hashes else ()
+        parts = [(entry.at_ms, blocks), *(blocks if len(blocks) == 1 else ())]
+        return any(hash(part) in self._hashes for part in parts)
 
 
 def prompt_blocks(entry: Entry) -> tuple[Block, ...]:

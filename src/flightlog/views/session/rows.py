@@ -8,6 +8,8 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from flightlog.model.entries import (
     AssistantReply,
     Entry,
@@ -172,9 +174,8 @@ class RowBuilder:
         if len(self.prompts) < PROMPTS_MAX:
             prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
             self.prompts.append(one_line(prompt, PROMPT_WIDTH))
-        record_at = (
-            (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
-        )
+        is_located = locations is not None and turn.uuid in locations
+        record_at = (locations[turn.uuid],) if locations is not None and is_located else ()
         prompt_blocks = () if record_at or locations is None else turn.prompt
         header = TurnHeader(turn.kind, turn.at_ms, turn.is_rewound, turn.uuid, prompt_blocks)
         self._add_row(RowMark.TURN, RowRecord(record_at, header))
@@ -201,6 +202,9 @@ class RowBuilder:
             self.step_times = (min(early, step.at_ms), max(late, step.at_ms))
         usd = math.nan if step.cost_usd is None else step.cost_usd
         record = RowRecord() if locations is None else _step_record(step, locations)
+        if record.content is step:  # its number is that in its turn, though the turn goes on
+            number = self.marks.count(RowMark.STEP, self.marks.rfind(RowMark.TURN) + 1) + 1
+            record = RowRecord(content=replace(step, number=number))
         self._add_row(RowMark.STEP, record, usd, step.usage.total_tokens, count_failures(step))
         self.contents[row] = _contents_of(step)
 

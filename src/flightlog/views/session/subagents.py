@@ -49,9 +49,8 @@ def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
     owners: dict[str, str] = {}
     for entry in sorted(ordered, key=lambda entry: entry.subagent != ""):
         if isinstance(entry.event, AssistantReply):
-            owners.setdefault(
-                entry.event.message_id or entry.key, homes.get(entry.key, entry.subagent)
-            )
+            name = entry.event.message_id or entry.key
+            owners.setdefault(name, homes.get(entry.key, entry.subagent))
     for entry in ordered:
         thread = homes.get(entry.key, entry.subagent)
         if (
@@ -97,13 +96,11 @@ def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, Su
     started = {}
     for call in calls:
         if _INPUT_OF_SUBAGENT & call.input.keys():
-            prompt, agent_type, description = map(
-                call.input.get, ("prompt", "subagent_type", "description")
-            )
+            names = ("prompt", "subagent_type", "description")
+            prompt, agent_type, description = map(call.input.get, names)
             text = prompt if isinstance(prompt, str) else None
-            started[call.id] = SubagentCall(
-                row, text, str(agent_type or ""), str(description or ""), call.started_ms or 0
-            )
+            about = (str(agent_type or ""), str(description or ""))
+            started[call.id] = SubagentCall(row, text, *about, call.started_ms or 0)
     return started
 
 
@@ -131,9 +128,8 @@ def link_subagents(
     taken: set[str] = set()
     linked = []
     for thread in threads:
-        free = [
-            call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken
-        ]
+        named = by_prompt.get(thread.first_prompt, ())
+        free = [call_id for call_id in named if call_id not in taken]
         likely = _find_named_call(thread.info.subagent, results)
         likely = likely or _find_call_of_run(thread, calls, runs)
         likely = likely or (free[0] if free else "")
@@ -145,19 +141,10 @@ def link_subagents(
             description = description or calls[call_id].description
         is_warmup = not call_id and thread.first_turn == _WARMUP
         is_side_call = is_warmup or thread.info.is_side_call
-        linked.append(
-            (
-                thread.started_ms,
-                Subagent(
-                    thread.info.subagent,
-                    "warm-up" if is_warmup else agent_type,
-                    description,
-                    call_id,
-                    (),
-                    is_side_call,
-                ),
-            )
-        )
+        kind = "warm-up" if is_warmup else agent_type
+        name = thread.info.subagent
+        subagent = Subagent(name, kind, description, call_id, (), is_side_call)
+        linked.append((thread.started_ms, subagent))
     return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
 
 

@@ -148,9 +148,8 @@ def _most_expensive_prompt(
         cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
         if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost_usd or 0.0, best.steps):
             number = main.marks.count(RowMark.TURN, 0, row + 1)
-            at_least = cost.is_lower_bound or any(
-                thread.has_lower_bounds for thread in rows.values()
-            )
+            is_partial = any(thread.has_lower_bounds for thread in rows.values())
+            at_least = cost.is_lower_bound or is_partial
             steps = len(amounts)
             address = f"{session}#{number}"
             best = TurnCost(address, prompt, steps, cost.usd, cost.source, at_least)
@@ -168,9 +167,8 @@ class _StepWalk:
         self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
         for name, thread in rows.items():
             for call_id, call in thread.subagent_calls.items():
-                self._inner[name, call.row] += [
-                    subagent.id for subagent in started.get(call_id, ())
-                ]
+                names = [subagent.id for subagent in started.get(call_id, ())]
+                self._inner[name, call.row] += names
 
     def iter_costs(self, name: str, begin: int, end: int, seen: set[str]) -> Iterator[float]:
         """Yield the cost of each step from row `begin` to row `end` of a thread."""

@@ -79,9 +79,8 @@ class SeenRecords:
 
 
 def _hash_response(entry: Entry) -> int:
-    return hash(
-        (entry.event.message_id if isinstance(entry.event, AssistantReply) else "") or entry.key
-    )
+    name = entry.event.message_id if isinstance(entry.event, AssistantReply) else ""
+    return hash(name or entry.key)
 
 
 class ThreadFold:
@@ -148,9 +147,8 @@ class ThreadFold:
         if self._evicted is not None:
             self._check_not_rewound(ordered, self._find_chain(ordered))
         rows = self._rows.clone()
-        rows.add(
-            build_turns(ordered, self._price), self._locations, goes_on=self._evicted is not None
-        )
+        turns, goes_on = build_turns(ordered, self._price), self._evicted is not None
+        rows.add(turns, self._locations, goes_on=goes_on)
         return rows
 
     def _reaches_back(self, entry: Entry) -> bool:
@@ -164,17 +162,14 @@ class ThreadFold:
             return True
         if rank(entry) < self._evicted and not self._may_come_late(entry):
             return True
-        return entry.uuid in self._missing_parents or not self._stray_results.isdisjoint(
-            _tool_use_ids(entry)
-        )
+        has_result = not self._stray_results.isdisjoint(_tool_use_ids(entry))
+        return entry.uuid in self._missing_parents or has_result
 
     def _may_come_late(self, entry: Entry) -> bool:
         """Return whether an entry makes no row of its own: a result is part of its call's row."""
         if isinstance(entry.event, ToolResult):
-            return (
-                entry.event.tool_call_id in self._calls
-                or entry.event.tool_call_id in self._rows.open_calls
-            )
+            name = entry.event.tool_call_id
+            return name in self._calls or name in self._rows.open_calls
         return isinstance(entry.event, ROWLESS)
 
     def _evict_old_entries(self) -> None:
@@ -193,9 +188,8 @@ class ThreadFold:
             for entry in rest
             if isinstance(entry.event, ToolResult) and entry.event.tool_call_id in calls
         ]
-        turns = [
-            replace(turn, is_rewound=False) for turn in build_turns([*old, *results], self._price)
-        ]
+        built = build_turns([*old, *results], self._price)
+        turns = [replace(turn, is_rewound=False) for turn in built]
         self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
         self._stray_results |= _result_ids(old) - calls
         parents = {entry.parent_uuid for entry in old if entry.parent_uuid}
@@ -225,9 +219,8 @@ class ThreadFold:
         for position, entry in enumerate(ordered):
             first_of.setdefault(_response_name(entry), position)
             calls_at.update((call, position) for call in _tool_use_ids(entry))
-            tops.append(
-                tops[-1] if isinstance(entry.event, ROWLESS) else max(tops[-1], entry.order_ms)
-            )
+            is_rowless = isinstance(entry.event, ROWLESS)
+            tops.append(tops[-1] if is_rowless else max(tops[-1], entry.order_ms))
         parents = _furthest_parents(ordered)
         reach, floor_ms = count, _START[0]  # the earliest position and time of what comes after
         # Notes before the first prompt belong to its turn, so they are not evicted without it.
@@ -313,9 +306,8 @@ def _response_name(entry: Entry) -> str:
 
 def _can_start_rows(entry: Entry) -> bool:
     """Return whether rows can start here; a note before a prompt is part of the next turn."""
-    return starts_turn(entry) or (
-        isinstance(entry.event, AssistantReply) and not entry.event.is_synthetic
-    )
+    is_reply = isinstance(entry.event, AssistantReply) and not entry.event.is_synthetic
+    return is_reply or starts_turn(entry)
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
@@ -343,9 +335,8 @@ def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | Suba
     if isinstance(event, AssistantReply | ToolResult | UserPrompt | PromptQueued):
         is_prompt = isinstance(event, UserPrompt | PromptQueued)
         limit = PROMPT_CHARS_MAX if is_prompt else TEXT_CHARS_MAX
-        event = replace(
-            event, content=tuple(_shorten_block(block, limit) for block in event.content)
-        )
+        content = tuple(_shorten_block(block, limit) for block in event.content)
+        event = replace(event, content=content)
     if isinstance(event, UserPrompt):
         context = tuple(_shorten_block(block, TEXT_CHARS_MAX) for block in event.context)
         event = replace(event, context=context)

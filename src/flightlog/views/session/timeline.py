@@ -53,10 +53,8 @@ def count_failures(item: Turn | Step | Note) -> int:
     """Return how many calls failed or were denied, and whether the item itself is a failure."""
     match item:
         case Step():
-            return (
-                sum(call.is_error or bool(call.denial_reason) for call in item.tool_calls)
-                + item.is_aborted
-            )
+            failed = sum(call.is_error or bool(call.denial_reason) for call in item.tool_calls)
+            return failed + item.is_aborted
         case Note():
             return int(item.kind in _FAILURES)
         case Turn():
@@ -117,9 +115,8 @@ def _turn_rows(turn: Turn, started: dict[str, list[Subagent]]) -> Iterator[Timel
             notes += 1
             yield TimelineRow(f"{turn.number}.n{notes}", RowKind.NOTE, item)
         else:
-            subagents = tuple(
-                subagent for call in item.tool_calls for subagent in started.get(call.id, ())
-            )
+            names = (call.id for call in item.tool_calls)
+            subagents = tuple(one for name in names for one in started.get(name, ()))
             yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, subagents)
 
 

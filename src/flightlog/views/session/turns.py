@@ -98,7 +98,7 @@ def _parents_after_compaction(pool: list[Entry], by_uuid: Mapping[str, int]) -> 
     that resumes writes them after the summary, so the compaction has nothing before it.
     """
     moved: dict[str, str] = {}
-    kept: dict[str, Entry] = {}
+    boundaries: dict[str, Entry] = {}
     for boundary in pool:
         if not isinstance(boundary.event, ContextCompacted) or not boundary.event.summary_uuid:
             continue
@@ -109,9 +109,9 @@ def _parents_after_compaction(pool: list[Entry], by_uuid: Mapping[str, int]) -> 
         if boundary.event.summary_uuid in seen:
             moved[boundary.key] = ""
         else:
-            kept[boundary.event.last_kept_uuid] = boundary
-    for entry in pool if kept else ():
-        before = kept.get(entry.parent_uuid)
+            boundaries[boundary.event.last_kept_uuid] = boundary
+    for entry in pool if boundaries else ():
+        before = boundaries.get(entry.parent_uuid)
         if before is None or entry.path != before.path or entry.offset <= before.offset:
             continue
         assert isinstance(before.event, ContextCompacted)
@@ -175,11 +175,8 @@ class _TurnBuilder:
         self._ran: dict[str, dict[str, object]] = {}
         self._rewound = _find_rewound(entries)
         self._replayed = find_replayed(entries)
-        self._queued = {
-            entries[position].key
-            for position, sent in follow_queue(entries).items()
-            if sent is None
-        }
+        unsent = (at for at, sent in follow_queue(entries).items() if sent is None)
+        self._queued = {entries[position].key for position in unsent}
         self._turns: list[tuple[Entry | None, list[str | Note]]] = []
 
     def add(self, entry: Entry) -> None:
@@ -239,11 +236,8 @@ class _TurnBuilder:
 
     def _add_reply(self, entry: Entry, event: AssistantReply) -> None:
         if event.is_synthetic:
-            self._add_note(
-                entry,
-                NoteKind.API_FAILURE if event.error else NoteKind.CLIENT,
-                text_of(event.content),
-            )
+            kind = NoteKind.API_FAILURE if event.error else NoteKind.CLIENT
+            self._add_note(entry, kind, text_of(event.content))
             return
         name = event.message_id or event.request_id or entry.key
         if name not in self._lines:
@@ -295,11 +289,8 @@ class _TurnBuilder:
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
         # A resumed session may hold the lines of a response twice.
         lines_once = {_line_key(*pair): pair for pair in reversed(replies)}
-        blocks = [
-            (entry, block)
-            for entry, reply in reversed(lines_once.values())
-            for block in reply.content
-        ]
+        once = reversed(lines_once.values())
+        blocks = [(entry, block) for entry, reply in once for block in reply.content]
         usage = whole.usage
         return Step(
             number=number,
@@ -328,13 +319,8 @@ class _TurnBuilder:
         return replace(cost, is_lower_bound=True, lacks_tokens=True) if is_lower_bound else cost
 
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
-        call = ToolCall(
-            use.id,
-            use.name,
-            use.input,
-            executed_input=self._ran.get(use.id),
-            started_ms=entry.at_ms,
-        )
+        given, at_ms = self._ran.get(use.id), entry.at_ms
+        call = ToolCall(use.id, use.name, use.input, executed_input=given, started_ms=at_ms)
         answer = self._results.get(use.id)
         if answer is None:
             return call

@@ -1,7 +1,8 @@
 """What analysis says: findings and cache misses of all sessions, and the panels of one session."""
 
 import asyncio
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -18,12 +19,12 @@ from flightlog.analysis.service import (
 from flightlog.archive.archive import Archive
 from flightlog.model.text import parse_since
 from flightlog.usage.price_table import PRICES_FROM
+from flightlog.web.auth import Handler
 from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
 from flightlog.web.data import SelectValues
 from flightlog.web.pages.home import finding_values
-from flightlog.web.pages.session import HITS_MAX, SESSION, select_findings, session_id
+from flightlog.web.pages.session import HITS_MAX, SESSION, session_id
 
-T = TypeVar("T")
 DAYS = {"7d": 7, "30d": 30, "all": 0}
 PERIODS = {"7d": "7 days", "30d": "30 days", "all": "all time"}
 FINDINGS_SHOWN = 200
@@ -36,14 +37,12 @@ async def show_findings(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     period = request.query.get("since", "7d")
     period = period if period in PERIODS else "7d"
-    values = await context.slow.wait_for(
-        f"findings {period}", lambda: finding_values(context, DAYS[period], FINDINGS_SHOWN)
-    )
+    work = partial(finding_values, context, DAYS[period], FINDINGS_SHOWN)
+    values = await context.slow.wait_for(f"findings {period}", work)
     if values is None:
         return await _show_working(context, "flightlog session findings")
-    return await context.render_response(
-        "findings_all.html", period=period, periods=PERIODS, **values
-    )
+    values |= {"period": period, "periods": PERIODS}
+    return await context.render_response("findings_all.html", **values)
 
 
 async def show_cache(request: web.Request) -> web.StreamResponse:
@@ -85,29 +84,21 @@ def _cache_context(context: WebContext, period: str) -> dict[str, Any]:
     }
 
 
-async def show_session_findings(request: web.Request) -> web.StreamResponse:
-    """Show what went wrong in a session."""
-    findings = await _read_panel(request, select_findings)
-    return await request.app[CONTEXT].render_response("findings.html", findings=findings)
+def _make_panel(template: str, select: SelectValues[dict[str, Any]]) -> Handler:
+    """Return a handler that shows a part of a session's analysis."""
+
+    async def show(request: web.Request) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        future = await run_blocking(context.data.start_analysis, session_id(request), select)
+        # Shielded, because other requests may wait for the same values.
+        values = await asyncio.shield(asyncio.wrap_future(future))
+        return await context.render_response(template, **values)
+
+    return show
 
 
-async def show_cache_panel(request: web.Request) -> web.StreamResponse:
-    """Show what the prompt cache did in a session."""
-    values = await _read_panel(request, _cache_values)
-    return await request.app[CONTEXT].render_response("cache_panel.html", **values)
-
-
-async def show_context_panel(request: web.Request) -> web.StreamResponse:
-    """Show what filled the context window of a session, and its most expensive blocks."""
-    values = await _read_panel(request, _context_values)
-    return await request.app[CONTEXT].render_response("context_panel.html", **values)
-
-
-async def _read_panel(request: web.Request, select: SelectValues[T]) -> T:
-    start = request.app[CONTEXT].data.start_analysis
-    future = await run_blocking(start, session_id(request), select)
-    # Shielded, because other requests may wait for the same values.
-    return await asyncio.shield(asyncio.wrap_future(future))
+def _finding_values(_: Archive, detail: SessionAnalysis) -> dict[str, Any]:
+    return {"findings": detail.findings}
 
 
 def _cache_values(archive: Archive, detail: SessionAnalysis) -> dict[str, Any]:
@@ -147,9 +138,9 @@ FINDINGS_SECTION = NavSection(
     ("findings_all", "working"),
     (
         web.get("/findings", show_findings),
-        web.get(SESSION + "/findings", show_session_findings),
-        web.get(SESSION + "/cache", show_cache_panel),
-        web.get(SESSION + "/context", show_context_panel),
+        web.get(SESSION + "/findings", _make_panel("findings.html", _finding_values)),
+        web.get(SESSION + "/cache", _make_panel("cache_panel.html", _cache_values)),
+        web.get(SESSION + "/context", _make_panel("context_panel.html", _context_values)),
     ),
     "What went wrong in your sessions, with the steps that show it and their cost.",
 )

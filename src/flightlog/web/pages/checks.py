@@ -10,10 +10,9 @@ from aiohttp import web
 
 from flightlog.app.consent import repository_target
 from flightlog.dataset.service import dataset_stats, find_dataset
-from flightlog.model.runtime import Runtime
 from flightlog.privacy.tiers import LAYOUTS
-from flightlog.setup.doctor import CheckLevel, CheckResult, examine_installation
-from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.setup.doctor import CheckLevel, examine_installation
+from flightlog.web.context import CONTEXT, NavSection, WebContext, make_page
 
 _WORST_FIRST = (
     CheckLevel.DAMAGE,
@@ -27,12 +26,8 @@ SEARCHED_BYTES_MAX = 16 << 20  # scanned by each request that continues
 SHOWN = 200
 
 
-async def show_dataset(request: web.Request) -> web.StreamResponse:
-    """Show the dataset of the current repository."""
-    return await request.app[CONTEXT].answer_with("dataset.html", _dataset_context)
-
-
-def _dataset_context(runtime: Runtime) -> dict[str, Any]:
+def _dataset_context(request: web.Request) -> dict[str, Any]:
+    runtime = request.app[CONTEXT].runtime
     location = find_dataset(runtime)
     return {"stats": dataset_stats(runtime, location) if location is not None else None}
 
@@ -41,58 +36,43 @@ DATASET_SECTION = NavSection(
     "Dataset",
     "/dataset",
     ("dataset",),
-    (web.get("/dataset", show_dataset),),
+    (web.get("/dataset", make_page("dataset.html", _dataset_context)),),
     "Training rows of the current repository.",
 )
 
 
-async def show_doctor(request: web.Request) -> web.StreamResponse:
-    """Show the page; with `?whole`, for browsers without scripts, it includes the findings."""
-    whole = "whole" in request.query
-    findings = await _examine_worst_first(request.app[CONTEXT].runtime) if whole else None
-    return await request.app[CONTEXT].render_response("doctor.html", findings=findings)
+def _doctor_context(request: web.Request) -> dict[str, Any]:
+    """Return the page; with `?whole`, for browsers without scripts, it includes the findings."""
+    return _doctor_findings(request) if "whole" in request.query else {"findings": None}
 
 
-async def show_findings(request: web.Request) -> web.StreamResponse:
-    """Show the findings alone."""
-    return await request.app[CONTEXT].render_response(
-        "doctor_part.html", findings=await _examine_worst_first(request.app[CONTEXT].runtime)
-    )
-
-
-async def _examine_worst_first(runtime: Runtime) -> list[CheckResult]:
-    results = await run_blocking(examine_installation, runtime)
-    return sorted(results, key=lambda result: _WORST_FIRST.index(result.level))
+def _doctor_findings(request: web.Request) -> dict[str, Any]:
+    results = examine_installation(request.app[CONTEXT].runtime)
+    return {"findings": sorted(results, key=lambda result: _WORST_FIRST.index(result.level))}
 
 
 DOCTOR_SECTION = NavSection(
     "Doctor",
     "/doctor",
     ("doctor", "doctor_part"),
-    (web.get("/doctor", show_doctor), web.get("/doctor/findings", show_findings)),
+    (
+        web.get("/doctor", make_page("doctor.html", _doctor_context)),
+        web.get("/doctor/findings", make_page("doctor_part.html", _doctor_findings)),
+    ),
     "Checks of the installation, each with its next step.",
 )
 
 
-async def show_privacy(request: web.Request) -> web.StreamResponse:
-    """Show sessions with secrets, and what would be published."""
+def _privacy_context(request: web.Request) -> dict[str, Any]:
+    """Return the sessions with secrets, and what would be published."""
     context = request.app[CONTEXT]
-    values = await run_blocking(_secret_values, context, FIRST_BYTES_MAX)
-    repository = await run_blocking(repository_target, context.runtime, Path(context.runtime.cwd))
-    return await context.render_response(
-        "privacy.html",
-        **values,
-        allows=repository.allows,
-        trusted=repository.is_trusted,
-        layouts=LAYOUTS,
-    )
+    repository = repository_target(context.runtime, Path(context.runtime.cwd))
+    published = {"allows": repository.allows, "trusted": repository.is_trusted, "layouts": LAYOUTS}
+    return {**_secret_values(context, FIRST_BYTES_MAX), **published}
 
 
-async def show_secrets_part(request: web.Request) -> web.StreamResponse:
-    """Scan more sessions and show those with secrets."""
-    context = request.app[CONTEXT]
-    values = await run_blocking(_secret_values, context, SEARCHED_BYTES_MAX)
-    return await context.render_response("privacy_part.html", **values)
+def _more_secrets(request: web.Request) -> dict[str, Any]:
+    return _secret_values(request.app[CONTEXT], SEARCHED_BYTES_MAX)
 
 
 def _secret_values(context: WebContext, bytes_max: int) -> dict[str, Any]:
@@ -112,6 +92,9 @@ PRIVACY_SECTION = NavSection(
     "Privacy",
     "/privacy",
     ("privacy", "privacy_part"),
-    (web.get("/privacy", show_privacy), web.get("/privacy/part", show_secrets_part)),
+    (
+        web.get("/privacy", make_page("privacy.html", _privacy_context)),
+        web.get("/privacy/part", make_page("privacy_part.html", _more_secrets)),
+    ),
     "Sessions with possible secrets, and what a repository may publish.",
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from flightlog.store.recordings.adoption import list_recorded_sessions
 from flightlog.usage.report import UsageFilter
 from flightlog.views.overview import ExpiringSession, find_expiring_sessions
 from flightlog.views.session.outline import SessionSummary, TurnCost
-from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, WebContext, make_page
 
 WEEK_DAYS = 7
 SHOWN = 3  # prompts, findings and running sessions of one card
@@ -48,24 +49,12 @@ class WeekUsage(Struct, frozen=True):
         return f"{abs(percent)} % {'more' if percent >= 0 else 'less'} than the 7 days before"
 
 
-async def show_home_part(request: web.Request) -> web.StreamResponse:
-    """Show what was spent, what runs, and what will be deleted."""
-    context = request.app[CONTEXT]
-    return await context.render_response("home.html", **await run_blocking(_home_values, context))
-
-
 async def show_findings_part(request: web.Request) -> web.StreamResponse:
     """Show the most expensive findings of the week; new sessions are analyzed for it."""
     context = request.app[CONTEXT]
-    values = await context.slow.wait_for(
-        "home findings", lambda: finding_values(context, WEEK_DAYS, SHOWN)
-    )
+    work = partial(finding_values, context, WEEK_DAYS, SHOWN)
+    values = await context.slow.wait_for("home findings", work)
     return await context.render_response("home_findings.html", **(values or {"analyzed": None}))
-
-
-async def show_more(request: web.Request) -> web.StreamResponse:
-    """List the pages that are not in the navigation itself."""
-    return await request.app[CONTEXT].render_response("more.html")
 
 
 def start_of_day_ms(runtime: Runtime, days_ago: int) -> int:
@@ -90,17 +79,17 @@ def measure_week(context: WebContext) -> WeekUsage:
     parts = [costs[day] for day in days[WEEK_DAYS:] if day in costs]
     before = [costs[day] for day in days[:WEEK_DAYS] if day in costs]
     nothing = Cost(0.0, CostSource.TABLE)
+    spent = [(day, costs.get(day, nothing)) for day in days]
     return WeekUsage(
         sum_costs(parts) if parts else nothing,
         sum_costs(before) if before else nothing,
-        tuple(
-            DayCost(day, costs.get(day, nothing), (costs.get(day, nothing).usd or 0.0) / most)
-            for day in days
-        ),
+        tuple(DayCost(day, cost, (cost.usd or 0.0) / most) for day, cost in spent),
     )
 
 
-def _home_values(context: WebContext) -> dict[str, Any]:
+def _home_values(request: web.Request) -> dict[str, Any]:
+    """Return what was spent, what runs, and what will be deleted."""
+    context = request.app[CONTEXT]
     now_ms = context.runtime.clock.now_ms()
     listing = context.data.listing()
     sessions = [summary for summary in listing.sessions if not summary.is_empty]
@@ -166,8 +155,8 @@ MORE_SECTION = NavSection(
     "/more",
     ("more",),
     (
-        web.get("/more", show_more),
-        web.get("/home", show_home_part),
+        web.get("/more", make_page("more.html")),
+        web.get("/home", make_page("home.html", _home_values)),
         web.get("/home/findings", show_findings_part),
     ),
 )

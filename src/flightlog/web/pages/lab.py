@@ -26,7 +26,7 @@ from flightlog.model.runtime import Runtime
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
 from flightlog.model.usage import sum_costs
-from flightlog.web.context import CONTEXT, NavSection, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, make_page
 from flightlog.web.pages import lab_step
 
 COLUMN = 210  # pixels
@@ -85,9 +85,8 @@ def draw_diagram(root: PathNode) -> Diagram:
     rows = _assign_rows(root_segment)
     total = max(len(root.addresses), 1)
     dots = tuple(_draw_dot(segment, total) for segment in segments)
-    lines = tuple(
-        _draw_edge(segment, child, total) for segment in segments for child in segment.below
-    )
+    pairs = [(segment, child) for segment in segments for child in segment.below]
+    lines = tuple(_draw_edge(segment, child, total) for segment, child in pairs)
     width = (max(segment.column for segment in segments) + 1) * COLUMN + MARGIN
     return Diagram(width, max(rows, 1) * ROW + MARGIN, dots, lines, omitted_count)
 
@@ -146,17 +145,8 @@ def _draw_dot(segment: _DiagramSegment, total: int) -> DiagramNode:
     title = "\n".join(f"{node.depth}: {one_line(node.action.label, 160)}" for node in steps[:20])
     label = one_line(first.action.label, LABEL_CHARS)
     count = len(first.addresses)
-    return DiagramNode(
-        x,
-        y,
-        3 + 5 * count / total,
-        first.depth,
-        last.depth,
-        label,
-        title,
-        count,
-        tuple(last.ended_addresses),
-    )
+    radius, ended = 3 + 5 * count / total, tuple(last.ended_addresses)
+    return DiagramNode(x, y, radius, first.depth, last.depth, label, title, count, ended)
 
 
 def _draw_edge(parent: _DiagramSegment, child: _DiagramSegment, total: int) -> DiagramEdge:
@@ -166,79 +156,30 @@ def _draw_edge(parent: _DiagramSegment, child: _DiagramSegment, total: int) -> D
     return DiagramEdge(path, 1 + 4 * len(child.nodes[0].addresses) / total)
 
 
-async def list_runs(request: web.Request) -> web.StreamResponse:
-    """List the runs, each with its branches below it."""
-    context = request.app[CONTEXT]
-    rows, broken = await run_blocking(_run_rows, context.runtime)
-    experiments = await run_blocking(list_experiments, service.runs_dir(context.runtime))
-    return await context.render_response(
-        "lab.html",
-        rows=rows,
-        broken=broken,
-        experiments=[path.name for path in experiments],
-        directory=service.runs_dir(context.runtime).parent.name,
-        processes=context.processes.list_processes(),
-    )
-
-
-async def show_experiment(request: web.Request) -> web.StreamResponse:
-    """Show the report of an experiment; its cells open the deciding step."""
-    context = request.app[CONTEXT]
-    name = request.match_info["experiment"]
-    return await context.answer_with("lab_experiment.html", _experiment_context, name, context.root)
-
-
-async def show_run(request: web.Request) -> web.StreamResponse:
-    """Show one run."""
-    return await request.app[CONTEXT].answer_with(
-        "lab_run.html", _run_context, request.match_info["run"]
-    )
-
-
-async def show_divergence(request: web.Request) -> web.StreamResponse:
-    """Show where a run and its branches diverge; loaded later, as it reads all transcripts."""
-    template = (
-        "lab_divergence_part.html" if "HX-Request" in request.headers else "lab_divergence.html"
-    )
-    return await request.app[CONTEXT].answer_with(
-        template, _divergence_context, request.match_info["run"]
-    )
-
-
-async def show_certificate(request: web.Request) -> web.StreamResponse:
-    """Show whether the first request of a branch equals the recorded one."""
-    name = request.match_info["run"]
-    return await request.app[CONTEXT].answer_with(
-        "lab_certificate.html", _certificate_context, name
-    )
-
-
-async def show_comparison(request: web.Request) -> web.StreamResponse:
-    """Show what a branch did beside what the original did from the same turn on."""
-    name = request.match_info["run"]
-    return await request.app[CONTEXT].answer_with("lab_compare.html", _comparison_context, name)
-
-
-async def show_samples(request: web.Request) -> web.StreamResponse:
-    """Show the statistics of a run's samples, replicates and branches."""
-    by = "tool" if request.query.get("by") == "tool" else "arguments"
-    name = request.match_info["run"]
-    return await request.app[CONTEXT].answer_with("lab_samples.html", _samples_context, name, by)
-
-
 def run_page_meta(store: RunStore) -> dict[str, Any]:
     """Return the metadata of a run."""
     return run_meta(store.name, store.config, store.state)
 
 
-def _run_rows(runtime: Runtime) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
-    stores, broken = service.all_runs(runtime)
+def _runs_context(request: web.Request) -> dict[str, Any]:
+    context = request.app[CONTEXT]
+    stores, broken = service.all_runs(context.runtime)
     metas = [run_page_meta(store) for store in stores]
     shown = [meta for meta in metas if "replay_turn" in meta or not experiment_of(meta["tags"])]
-    return list(iter_run_tree(shown)), broken
+    folder = service.runs_dir(context.runtime)
+    return {
+        "rows": list(iter_run_tree(shown)),
+        "broken": broken,
+        "experiments": [path.name for path in list_experiments(folder)],
+        "directory": folder.parent.name,
+        "processes": context.processes.list_processes(),
+    }
 
 
-def _experiment_context(runtime: Runtime, name: str, root: str) -> dict[str, Any]:
+def _experiment_context(request: web.Request) -> dict[str, Any]:
+    """Return the report of an experiment; its cells open the deciding step."""
+    context, name = request.app[CONTEXT], request.match_info["experiment"]
+    runtime, root = context.runtime, context.root
     paths = {path.name: path for path in list_experiments(service.runs_dir(runtime))}
     if name not in paths:
         hint = "flightlog lab experiment status"
@@ -258,8 +199,13 @@ def _experiment_context(runtime: Runtime, name: str, root: str) -> dict[str, Any
     return {"name": store.name, "body": Markup(body)}  # noqa: S704 - escaped by its template
 
 
-def _run_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    store = service.find_run(runtime, name)
+def _find_run(request: web.Request) -> tuple[Runtime, RunStore]:
+    runtime = request.app[CONTEXT].runtime
+    return runtime, service.find_run(runtime, request.match_info["run"])
+
+
+def _run_context(request: web.Request) -> dict[str, Any]:
+    runtime, store = _find_run(request)
     run = inspect_address(store, RunAddress(store.name), runtime.program_path)
     family = list_run_family(runtime, store)
     tree = list(iter_run_tree([run_page_meta(relative) for relative in family]))
@@ -272,30 +218,31 @@ def _run_context(runtime: Runtime, name: str) -> dict[str, Any]:
     }
 
 
-def _divergence_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    store = service.find_run(runtime, name)
+def _divergence_context(request: web.Request) -> dict[str, Any]:
+    """Return where a run and its branches diverge; loaded later, as it reads all transcripts."""
+    runtime, store = _find_run(request)
     root = build_divergence_tree(runtime, list_run_family(runtime, store))
-    diagram = draw_diagram(root) if len(root.addresses) > 1 else None
     return {
         "name": store.name,
-        "diagram": diagram,
+        "diagram": draw_diagram(root) if len(root.addresses) > 1 else None,
         "forks": sum(1 for _ in iter_forks(root)),
         "segments": list_segments(root),
     }
 
 
-def _certificate_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    store, _ = _find_branch(runtime, name)
+def _certificate_context(request: web.Request) -> dict[str, Any]:
+    """Return whether the first request of a branch equals the recorded one."""
+    _, store, _ = _find_branch(request)
     return {"meta": run_page_meta(store), "replay": replay_meta(store.state)}
 
 
-def _find_branch(runtime: Runtime, name: str) -> tuple[RunStore, BranchCreated]:
-    store = service.find_run(runtime, name)
+def _find_branch(request: web.Request) -> tuple[Runtime, RunStore, BranchCreated]:
+    runtime, store = _find_run(request)
     if store.state.branch is None:
-        raise NotFound(
-            f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns"
-        )
-    return store, store.state.branch
+        name = request.match_info["run"][:60]
+        hint = f"flightlog lab replay {name} --list-turns"
+        raise NotFound(f"{name} is not a replay", hint=hint)
+    return runtime, store, store.state.branch
 
 
 class ComparedStep(Struct, frozen=True):
@@ -308,8 +255,9 @@ class ComparedStep(Struct, frozen=True):
     has_same_results: bool
 
 
-def _comparison_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    store, branch = _find_branch(runtime, name)
+def _comparison_context(request: web.Request) -> dict[str, Any]:
+    """Return what a branch did beside what the original did from the same turn on."""
+    runtime, store, branch = _find_branch(request)
     source = service.find_run(runtime, branch.source_run)
     programs = runtime.program_path
     original = _read_steps(source, branch.source_session_dir, programs)[branch.turn - 1 :]
@@ -319,11 +267,9 @@ def _comparison_context(runtime: Runtime, name: str) -> dict[str, Any]:
         ComparedStep(row["turn"], left, right, row["is_same"], row["has_same_results"])
         for row, (left, right) in zip(aligned["steps"], zip_longest(original, rerun), strict=True)
     ]
-    source_meta = next(
-        session
-        for session in run_page_meta(source)["sessions"]
-        if session["session_dir"] == branch.source_session_dir
-    )
+    sessions = run_page_meta(source)["sessions"]
+    source_dir = branch.source_session_dir
+    source_meta = next(one for one in sessions if one["session_dir"] == source_dir)
     meta = run_page_meta(store)
     return {
         "meta": meta,
@@ -342,44 +288,44 @@ def _read_steps(store: RunStore, session_dir: str, programs: str) -> list[Step]:
     return list(RunSession(store, planned, trees_of(store, programs)).own_steps())
 
 
-def _samples_context(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
-    store = service.find_run(runtime, name)
+def _samples_context(request: web.Request) -> dict[str, Any]:
+    runtime, store = _find_run(request)
+    by = "tool" if request.query.get("by") == "tool" else "arguments"
     analysis = analyze_runs(runtime, [store], by)
     shown = [
         answer
         for answer in analysis.questions
         if any(group.n or group.failures for group in answer.groups)
     ]
-    labels = {
-        share.name: share.label
-        for answer in shown
-        for group in answer.groups
-        for share in group.actions
-    }
+    groups = [group for answer in shown for group in answer.groups]
+    labels = {share.name: share.label for group in groups for share in group.actions}
     return {"name": store.name, "by": by, "analysis": analysis, "answers": shown, "labels": labels}
+
+
+async def show_divergence(request: web.Request) -> web.StreamResponse:
+    """Show the divergence diagram, as a part of the run's page or as a page of its own."""
+    part = "_part" if "HX-Request" in request.headers else ""
+    return await make_page(f"lab_divergence{part}.html", _divergence_context)(request)
 
 
 LAB_SECTION = NavSection(
     "Lab",
     "/lab",
     (
-        "lab",
-        "lab_experiment",
-        "lab_run",
-        "lab_divergence",
-        "lab_certificate",
-        "lab_compare",
-        "lab_samples",
-        *lab_step.TEMPLATES,
+        *("lab", "lab_experiment", "lab_run", "lab_divergence", "lab_certificate"),
+        *("lab_compare", "lab_samples", *lab_step.TEMPLATES),
     ),
     (
-        web.get("/lab", list_runs),
-        web.get("/lab/experiments/{experiment:[^/]{1,200}}", show_experiment),
-        web.get(RUN, show_run),
+        web.get("/lab", make_page("lab.html", _runs_context)),
+        web.get(
+            "/lab/experiments/{experiment:[^/]{1,200}}",
+            make_page("lab_experiment.html", _experiment_context),
+        ),
+        web.get(RUN, make_page("lab_run.html", _run_context)),
         web.get(RUN + "/ways", show_divergence),
-        web.get(RUN + "/certificate", show_certificate),
-        web.get(RUN + "/compare", show_comparison),
-        web.get(RUN + "/samples", show_samples),
+        web.get(RUN + "/certificate", make_page("lab_certificate.html", _certificate_context)),
+        web.get(RUN + "/compare", make_page("lab_compare.html", _comparison_context)),
+        web.get(RUN + "/samples", make_page("lab_samples.html", _samples_context)),
         *lab_step.lab_step_routes(RUN),
     ),
 )

@@ -5,6 +5,7 @@ of the server, and a page shows its progress.
 """
 
 import re
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -20,7 +21,7 @@ from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import make_inert
-from flightlog.web.context import CONTEXT, BackgroundProcess, redirect_to, run_blocking
+from flightlog.web.context import CONTEXT, make_page, redirect_to, run_blocking
 from flightlog.web.highlight import highlight_lines
 
 TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_replay_status")
@@ -33,69 +34,17 @@ _TURN = "/{turn:[1-9][0-9]{0,6}}"
 _SUBAGENT = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
 
 
-async def show_lab_session(request: web.Request) -> web.StreamResponse:
-    """Show one session turn by turn."""
-    return await request.app[CONTEXT].answer_with(
-        "lab_session.html", _session_context, _location_from_request(request)
-    )
-
-
-async def show_branch_points(request: web.Request) -> web.StreamResponse:
-    """Show suggested branch points; loaded later, because file trees are compared for it."""
-    return await request.app[CONTEXT].answer_with(
-        "lab_points_part.html", _branch_points_context, _location_from_request(request)
-    )
-
-
-async def show_step(request: web.Request) -> web.StreamResponse:
-    """Show one step with its request, tools, changes and cost."""
-    return await request.app[CONTEXT].answer_with(
-        "lab_step.html", _step_context, _location_from_request(request)
-    )
-
-
-async def show_replay_form(request: web.Request) -> web.StreamResponse:
-    """Show the expected cost of a replay and ask for confirmation."""
-    values = _check_replay_input(request.query.get("prompt", ""), request.query.get("count", "1"))
-    return await request.app[CONTEXT].answer_with(
-        "lab_replay.html", _replay_form_context, _location_from_request(request), *values
-    )
-
-
 async def start_replay(request: web.Request) -> web.StreamResponse:
     """Start a replay and redirect to its page."""
-    runtime = request.app[CONTEXT].runtime
+    context, address = request.app[CONTEXT], _location_from_request(request)
     form = await request.post()
-    address = _location_from_request(request)
     prompt, count = _check_replay_input(str(form.get("prompt", "")), str(form.get("count", "1")))
-    await run_blocking(_check_replayable, request.app[CONTEXT].runtime, address)
-    replay = service.ReplayRequest(
-        address.run, address.session, address.replicate, address.turn, prompt, count
-    )
-    process = await run_blocking(
-        request.app[CONTEXT].processes.start_process,
-        replay,
-        lambda: service.start_replay(runtime, replay),
-    )
+    await run_blocking(_check_replayable, context.runtime, address)
+    place = (address.run, address.session, address.replicate, address.turn)
+    replay = service.ReplayRequest(*place, prompt, count)
+    begin = partial(service.start_replay, context.runtime, replay)
+    process = await run_blocking(context.processes.start_process, replay, begin)
     raise redirect_to(request, f"/lab/replays/{process.number}")
-
-
-async def show_replay(request: web.Request) -> web.StreamResponse:
-    """Show the progress of a replay."""
-    return await _render_replay(request, "lab_replay_status.html")
-
-
-async def show_replay_part(request: web.Request) -> web.StreamResponse:
-    """Show the part of a replay's page that refreshes."""
-    return await _render_replay(request, "lab_replay_status_part.html")
-
-
-async def _render_replay(request: web.Request, template: str) -> web.StreamResponse:
-    context = request.app[CONTEXT]
-    process = context.processes.find_process(int(request.match_info["number"]))
-    return await context.render_response(
-        template, **await run_blocking(_replay_context, request.app[CONTEXT].runtime, process)
-    )
 
 
 class ChangedFile(Struct, frozen=True):
@@ -117,44 +66,33 @@ def _location_from_request(request: web.Request) -> RunAddress:
 
 def _check_replay_input(prompt: str, count: str) -> tuple[str, int]:
     if len(prompt) > PROMPT_CHARS_MAX:
-        raise Invalid(
-            f"the prompt is longer than {PROMPT_CHARS_MAX} characters",
-            hint="flightlog lab replay RUN --turn TURN --prompt TEXT",
-        )
+        hint = "flightlog lab replay RUN --turn TURN --prompt TEXT"
+        raise Invalid(f"the prompt is longer than {PROMPT_CHARS_MAX} characters", hint=hint)
     if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= service.COUNT_MAX):
-        raise Invalid(
-            f"the number of branches is 1 to {service.COUNT_MAX}",
-            hint="flightlog lab replay RUN --turn TURN --count COUNT",
-        )
+        hint = "flightlog lab replay RUN --turn TURN --count COUNT"
+        raise Invalid(f"the number of branches is 1 to {service.COUNT_MAX}", hint=hint)
     return prompt.strip(), int(count)
 
 
-def _session_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
+def _session_context(request: web.Request) -> dict[str, Any]:
+    runtime, address = request.app[CONTEXT].runtime, _location_from_request(request)
     store = service.find_run(runtime, address.run)
     session = inspect_address(store, address, runtime.program_path)
-    return {
-        "run": store.name,
-        "session": session,
-        "address": address,
-        "segment": _session_segment(address),
-    }
+    segment = _session_segment(address)
+    return {"run": store.name, "session": session, "address": address, "segment": segment}
 
 
-def _branch_points_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
-    source = ReplaySource(
-        service.find_run(runtime, address.run),
-        address.session,
-        address.replicate,
-        runtime.program_path,
-    )
-    return {
-        "address": address,
-        "segment": _session_segment(address),
-        "points": source.suggest_branches()[:POINTS_SHOWN],
-    }
+def _branch_points_context(request: web.Request) -> dict[str, Any]:
+    """Return suggested branch points; loaded later, because file trees are compared for it."""
+    runtime, address = request.app[CONTEXT].runtime, _location_from_request(request)
+    store = service.find_run(runtime, address.run)
+    source = ReplaySource(store, address.session, address.replicate, runtime.program_path)
+    points = source.suggest_branches()[:POINTS_SHOWN]
+    return {"address": address, "segment": _session_segment(address), "points": points}
 
 
-def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
+def _step_context(request: web.Request) -> dict[str, Any]:
+    runtime, address = request.app[CONTEXT].runtime, _location_from_request(request)
     store = service.find_run(runtime, address.run)
     step = inspect_address(store, address, runtime.program_path)
     source = ReplaySource(store, address.session, address.replicate, runtime.program_path)
@@ -178,18 +116,18 @@ def _step_context(runtime: Runtime, address: RunAddress) -> dict[str, Any]:
     }
 
 
-def _replay_form_context(
-    runtime: Runtime, address: RunAddress, prompt: str, count: int
-) -> dict[str, Any]:
-    store, estimate = _check_replayable(runtime, address)
-    budget = store.config.max_budget_usd
+def _replay_form_context(request: web.Request) -> dict[str, Any]:
+    """Return the expected cost of a replay, which a person has to confirm."""
+    address, given = _location_from_request(request), request.query
+    prompt, count = _check_replay_input(given.get("prompt", ""), given.get("count", "1"))
+    store, estimate = _check_replayable(request.app[CONTEXT].runtime, address)
     return {
         "address": address,
         "segment": _session_segment(address),
         "prompt": prompt,
         "count": count,
         "estimate": estimate,
-        "budget": budget,
+        "budget": store.config.max_budget_usd,
     }
 
 
@@ -202,13 +140,15 @@ def _check_replayable(runtime: Runtime, address: RunAddress) -> tuple[RunStore, 
     return store, estimate_branch(source.read.own_steps(), address.turn)
 
 
-def _replay_context(runtime: Runtime, process: BackgroundProcess) -> dict[str, Any]:
+def _replay_context(request: web.Request) -> dict[str, Any]:
+    context = request.app[CONTEXT]
+    process = context.processes.find_process(int(request.match_info["number"]))
     replay = process.about
     assert isinstance(replay, service.ReplayRequest), "the server starts only replays"
     source = (replay.run, replay.session, replay.replicate, replay.turn, replay.prompt)
     branches = [
         run_meta(store.name, store.config, store.state)
-        for store in service.all_runs(runtime)[0]
+        for store in service.all_runs(context.runtime)[0]
         if (branch := store.state.branch) is not None
         and (branch.source_run, branch.source_session, branch.replicate, branch.turn, branch.prompt)
         == source
@@ -232,9 +172,8 @@ def _shorten_diff(change: dict[str, Any]) -> ChangedFile:
     lines = text.splitlines()
     kinds = {"+": "added", "-": "removed", "@": "place"}
     # The sign is not part of the text that is colored.
-    colored = highlight_lines(
-        [make_inert(line[1:]) for line in lines[:DIFF_LINES_MAX]], str(change["file_path"])
-    )
+    texts = [make_inert(line[1:]) for line in lines[:DIFF_LINES_MAX]]
+    colored = highlight_lines(texts, str(change["file_path"]))
     shown = [
         ("place", escape(make_inert(line)))
         if number < HEAD_LINES
@@ -249,11 +188,13 @@ def lab_step_routes(run: str) -> tuple[web.RouteDef, ...]:
     replay = run + _SESSION + _TURN + "/replay"
     number = "/lab/replays/{number:[1-9][0-9]{0,8}}"
     return (
-        web.get(run + _SESSION, show_lab_session),
-        web.get(run + _SESSION + "/points", show_branch_points),
-        web.get(run + _SESSION + _TURN, show_step),
-        web.get(replay, show_replay_form),
+        web.get(run + _SESSION, make_page("lab_session.html", _session_context)),
+        web.get(
+            run + _SESSION + "/points", make_page("lab_points_part.html", _branch_points_context)
+        ),
+        web.get(run + _SESSION + _TURN, make_page("lab_step.html", _step_context)),
+        web.get(replay, make_page("lab_replay.html", _replay_form_context)),
         web.post(replay, start_replay),
-        web.get(number, show_replay),
-        web.get(number + "/part", show_replay_part),
+        web.get(number, make_page("lab_replay_status.html", _replay_context)),
+        web.get(number + "/part", make_page("lab_replay_status_part.html", _replay_context)),
     )

@@ -30,33 +30,18 @@ from flightlog.model.errors import Conflict
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import format_utc_time
 from flightlog.privacy.service import make_redactor
-from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, make_page, redirect_to, run_blocking
 
 DECISIONS_SHOWN = 100
 TAKEN_WITHIN_S = 2.0  # wait for the runner to take an answer, before the page is shown again
 ERRORS_SHOWN = 50
 
 
-async def list_loops(request: web.Request) -> web.StreamResponse:
-    """List the sessions."""
+def _loops_context(request: web.Request) -> dict[str, Any]:
     runtime = request.app[CONTEXT].runtime
-    now = runtime.clock.now_s()
-    rows = await run_blocking(
-        lambda: [
-            build_status(open_loop_session(path), now)
-            for path in reversed(service.all_sessions(runtime))
-        ]
-    )
-    return await request.app[CONTEXT].render_response(
-        "loops.html", rows=rows, directory=service.loops_dir(runtime).name
-    )
-
-
-async def show_loop(request: web.Request) -> web.StreamResponse:
-    """Show one session."""
-    return await request.app[CONTEXT].answer_with(
-        "loop.html", _loop_context, request.match_info["name"]
-    )
+    now, paths = runtime.clock.now_s(), reversed(service.all_sessions(runtime))
+    rows = [build_status(open_loop_session(path), now) for path in paths]
+    return {"rows": rows, "directory": service.loops_dir(runtime).name}
 
 
 async def answer_question(request: web.Request) -> web.StreamResponse:
@@ -70,9 +55,8 @@ async def answer_question(request: web.Request) -> web.StreamResponse:
 def _submit_answer(runtime: Runtime, name: str, answer: str) -> None:
     question = service.open_question(runtime, name)
     check_answer(question, answer)
-    if not service.send_request(
-        runtime, name, ControlRequest("answer", question.question_id, answer, "on the page")
-    ):
+    control = ControlRequest("answer", question.question_id, answer, "on the page")
+    if not service.send_request(runtime, name, control):
         problem = f"the answer is stored, but {name} is not running"
         raise Conflict(problem, hint=f"flightlog loop resume --session {name}")
     directory, timer = service.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
@@ -85,8 +69,9 @@ def _is_open(directory: Path, question: str) -> bool:
     return pending is not None and pending.event.question_id == question
 
 
-def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    directory = service.find_session(runtime, name)
+def _loop_context(request: web.Request) -> dict[str, Any]:
+    runtime = request.app[CONTEXT].runtime
+    directory = service.find_session(runtime, request.match_info["name"])
     loop_session = open_loop_session(directory)
     plan = loop_session.read_plan(make_redactor(runtime))
     decisions, errors = DecisionLog({task.task_id: task.name for task in plan.tasks}), ErrorLog()
@@ -129,8 +114,8 @@ LOOPS_SECTION = NavSection(
     "/loops",
     ("loops", "loop"),
     (
-        web.get("/loops", list_loops),
-        web.get(f"/loops/{_NAME}", show_loop),
+        web.get("/loops", make_page("loops.html", _loops_context)),
+        web.get(f"/loops/{_NAME}", make_page("loop.html", _loop_context)),
         web.post(f"/loops/{_NAME}/answer", answer_question),
     ),
     "Plans carried out unattended: tasks, decisions, open questions.",

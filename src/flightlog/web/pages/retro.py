@@ -19,22 +19,10 @@ from flightlog.retro.service import find_digest, read_evidence
 from flightlog.retro.state import describe_action, describe_applied, describe_trend
 from flightlog.retro.store import find_retro_store, read_analysis_and_board
 from flightlog.sources.chat_exports.reader import DECODERS
-from flightlog.web.context import CONTEXT, NavSection, redirect_to, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, make_page, redirect_to, run_blocking
 
 _OUTPUTS = "outputs"
 _ISSUE = "{issue:[0-9a-f]{6,12}}"
-
-
-async def show_retro(request: web.Request) -> web.StreamResponse:
-    """Show recommendations, artifacts and issues."""
-    return await request.app[CONTEXT].answer_with("retro.html", _retro_context)
-
-
-async def preview_issue(request: web.Request) -> web.StreamResponse:
-    """Show exactly what publishing an issue would write."""
-    return await request.app[CONTEXT].answer_with(
-        "retro_issue.html", _preview_context, request.match_info["issue"]
-    )
 
 
 async def publish_issue(request: web.Request) -> web.StreamResponse:
@@ -45,9 +33,8 @@ async def publish_issue(request: web.Request) -> web.StreamResponse:
 
 async def show_evidence(request: web.Request) -> web.StreamResponse:
     """Show evidence: the text of an export, or a redirect to the step of a session."""
-    evidence = await run_blocking(
-        _evidence_context, request.app[CONTEXT].runtime, request.query.get("at", "")
-    )
+    runtime, name = request.app[CONTEXT].runtime, request.query.get("at", "")
+    evidence = await run_blocking(_evidence_context, runtime, name)
     if evidence["url"]:
         raise redirect_to(request, evidence["url"])
     return await request.app[CONTEXT].render_response("retro_evidence.html", **evidence)
@@ -62,7 +49,8 @@ async def download_artifact(request: web.Request) -> web.StreamResponse:
     return web.FileResponse(path, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-def _retro_context(runtime: Runtime) -> dict[str, Any]:
+def _retro_context(request: web.Request) -> dict[str, Any]:
+    runtime = request.app[CONTEXT].runtime
     analysis, board = read_analysis_and_board(runtime)
     issues = sorted(board.issues.values(), key=lambda issue: (-issue.priority_score, issue.id))
     return {
@@ -88,25 +76,19 @@ def _list_artifacts(runtime: Runtime) -> list[str]:
     """Return the file names in `outputs/`, newest first."""
     folder = find_retro_store(runtime).root / _OUTPUTS
     paths = folder.iterdir() if folder.is_dir() else ()
-    return sorted(
-        (path.name for path in paths if path.suffix in {".html", ".md"} and path.is_file()),
-        reverse=True,
-    )
+    names = (path.name for path in paths if path.suffix in {".html", ".md"} and path.is_file())
+    return sorted(names, reverse=True)
 
 
-def _preview_context(runtime: Runtime, name: str) -> dict[str, Any]:
-    store = find_retro_store(runtime)
-    issue = store.load_board().find_issue(name)
+def _preview_context(request: web.Request) -> dict[str, Any]:
+    """Return exactly what publishing an issue would write."""
+    store = find_retro_store(request.app[CONTEXT].runtime)
+    issue = store.load_board().find_issue(request.match_info["issue"])
     try:
         page = workflow.validate_issue(store, issue)
     except FlightlogError as error:
-        return {
-            "issue": issue,
-            "path": "",
-            "body": "",
-            "refused": error.message,
-            "hint": error.hint,
-        }
+        refusal = {"refused": error.message, "hint": error.hint}
+        return {"issue": issue, "path": "", "body": "", **refusal}
     assert isinstance(page.body, Clean)
     return {"issue": issue, "path": page.path, "body": page.body.text, "refused": "", "hint": ""}
 
@@ -122,12 +104,8 @@ def _evidence_context(runtime: Runtime, name: str) -> dict[str, Any]:
     store = find_retro_store(runtime)
     digest = find_digest(store, name)
     if digest.source in DECODERS:
-        return {
-            "address": name,
-            "title": digest.title,
-            "rows": read_evidence(runtime, store, name, Path(runtime.cwd)),
-            "url": "",
-        }
+        rows = read_evidence(runtime, store, name, Path(runtime.cwd))
+        return {"address": name, "title": digest.title, "rows": rows, "url": ""}
     address = parse_address(name)
     row = f"{address.turn}.{address.step}" if address.step else str(address.turn or 1)
     query = {"subagent": address.subagent, "at": row} if address.subagent else {"at": row}
@@ -139,10 +117,10 @@ RETRO_SECTION = NavSection(
     "/retro",
     ("retro", "retro_issue", "retro_evidence"),
     (
-        web.get("/retro", show_retro),
+        web.get("/retro", make_page("retro.html", _retro_context)),
         web.get("/retro/place", show_evidence),
         web.get("/retro/outputs/{name}", download_artifact),
-        web.get(f"/retro/issues/{_ISSUE}", preview_issue),
+        web.get(f"/retro/issues/{_ISSUE}", make_page("retro_issue.html", _preview_context)),
         web.post(f"/retro/issues/{_ISSUE}/publish", publish_issue),
     ),
     "What keeps going wrong over many sessions, and what to change.",

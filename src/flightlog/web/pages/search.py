@@ -11,8 +11,8 @@ from msgspec import Struct
 from flightlog.model.addresses import KINDS, parse_address
 from flightlog.model.errors import Invalid
 from flightlog.tracing.providers import TraceContext, search_project
-from flightlog.tracing.trace import Trace, build_trace
-from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.tracing.trace import build_trace
+from flightlog.web.context import CONTEXT, NavSection, WebContext, make_page
 from flightlog.web.session_list import SessionMatches
 
 SHOWN = 50  # results of one kind
@@ -26,24 +26,6 @@ SUGGESTIONS = ("since:7d", "since:30d", "tool:bash", "tool:edit", "cost:>1")
 _SESSION = re.compile(r"/session_(\d+)(?:_r(\d+))?")
 BEHIND = "the newest records, because another command is indexing them; search again in a moment"
 KINDS_SHOWN = ("run", "task", "finding", "issue")
-
-
-async def show_search(request: web.Request) -> web.StreamResponse:
-    """Show sessions, runs, loops, findings and issues that match."""
-    context = request.app[CONTEXT]
-    return await context.render_response(
-        "search.html",
-        **await run_blocking(_search_context, context, request.query.get("q", "")[:400].strip()),
-    )
-
-
-async def show_trace(request: web.Request) -> web.StreamResponse:
-    """Show an item and everything linked to it."""
-    context = request.app[CONTEXT]
-    address = request.query.get("address", "")[:400].strip()
-    return await context.render_response(
-        "trace.html", **await run_blocking(_trace_context, context, address)
-    )
 
 
 class FilterChip(Struct, frozen=True):
@@ -60,14 +42,13 @@ def list_chips(query: str, agents: Iterable[str]) -> list[FilterChip]:
     chips = [FilterChip(part, " ".join(query.replace(part, "", 1).split()), True) for part in parts]
     names = {part.lstrip("-").partition(":")[0].lower() for part in parts}
     offered = [*SUGGESTIONS, *(f"agent:{agent}" for agent in agents)]
-    return chips + [
-        FilterChip(text, f"{query} {text}".strip(), False)
-        for text in offered
-        if text.partition(":")[0] not in names
-    ]
+    added = (text for text in offered if text.partition(":")[0] not in names)
+    return chips + [FilterChip(text, f"{query} {text}".strip(), False) for text in added]
 
 
-def _search_context(context: WebContext, query: str) -> dict[str, Any]:
+def _search_context(request: web.Request) -> dict[str, Any]:
+    """Return the sessions, runs, loops, findings and issues that match."""
+    context, query = request.app[CONTEXT], request.query.get("q", "")[:400].strip()
     agents = sorted({summary.agent for summary in context.data.listing().sessions})
     chips = list_chips(query, agents if len(agents) > 1 else ())
     is_address = bool(_ADDRESS.fullmatch(query)) and not _FILTER.search(query)
@@ -76,16 +57,8 @@ def _search_context(context: WebContext, query: str) -> dict[str, Any]:
 
 def _search_values(context: WebContext, query: str) -> dict[str, Any]:
     if len(query) < WORDS_MIN:
-        return {
-            "q": query,
-            "searched": False,
-            "found": SessionMatches([], 0),
-            "error": None,
-            "by_title": [],
-            "kinds": [],
-            "omissions": (),
-            "any": False,
-        }
+        empty = {"by_title": [], "found": SessionMatches([], 0), "error": None, "kinds": []}
+        return {"q": query, "searched": False, **empty, "omissions": (), "any": False}
     listing = context.data.listing().sessions
     needle = query.lower()
     titled = [
@@ -113,21 +86,17 @@ def _search_values(context: WebContext, query: str) -> dict[str, Any]:
     }
 
 
-def _trace_context(context: WebContext, address: str) -> dict[str, Any]:
+def _trace_context(request: web.Request) -> dict[str, Any]:
+    """Return an item and everything linked to it."""
+    context, address = request.app[CONTEXT], request.query.get("address", "")[:400].strip()
     if not address:
         return {"trace": None, "kinds": KINDS}
-    trace = build_trace(
-        address, TraceContext(context.runtime, archive=context.data.current_archive())
-    )
-    shown = [
-        (kind, trace.items_of_kind(kind))
-        for kind in KINDS
-        if kind != trace.start.kind or trace.items_of_kind(kind)
-    ]
-    addresses = [
-        (trace.start.kind, trace.start.address),
-        *((item.kind, item.address) for item in trace.links),
-    ]
+    archive = context.data.current_archive()
+    trace = build_trace(address, TraceContext(context.runtime, archive=archive))
+    kinds = (kind for kind in KINDS if kind != trace.start.kind or trace.items_of_kind(kind))
+    shown = [(kind, trace.items_of_kind(kind)) for kind in kinds]
+    start = (trace.start.kind, trace.start.address)
+    addresses = [start, *((item.kind, item.address) for item in trace.links)]
     opens = {address: page_address(context, kind, address) for kind, address in addresses}
     return {
         "trace": trace,
@@ -135,7 +104,7 @@ def _trace_context(context: WebContext, address: str) -> dict[str, Any]:
         "limit": SHOWN,
         "opens": opens,
         "kinds": KINDS,
-        "prompt": _first_turn_title(trace),
+        "prompt": next((item.title for item in trace.items_of_kind("turn")), ""),
     }
 
 
@@ -164,21 +133,17 @@ def _run_page_address(run: str, address: str) -> str:
     return f"{run}/{int(match[1])}{replicate}" if match else run
 
 
-def _first_turn_title(trace: Trace) -> str:
-    return next((item.title for item in trace.items_of_kind("turn")), "")
-
-
 SEARCH_SECTION = NavSection(
     "Search",
     "/search",
     ("search",),
-    (web.get("/search", show_search),),
+    (web.get("/search", make_page("search.html", _search_context)),),
     "Words, tools, files and times in all sessions, runs, loops, findings and issues.",
 )
 TRACE_SECTION = NavSection(
     "Trace",
     "/trace",
     ("trace",),
-    (web.get("/trace", show_trace),),
+    (web.get("/trace", make_page("trace.html", _trace_context)),),
     "Everything that belongs to a session, step, commit, row, task, finding or issue.",
 )

@@ -1,7 +1,7 @@
 """The session page: timeline, tool calls, search, text, updates, downloads."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +21,7 @@ from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary, ThreadO
 from flightlog.views.session.timeline import RowMark
 from flightlog.views.transcript import RenderOptions, render_passage, render_session
 from flightlog.views.transcript_formats import as_text
+from flightlog.web.auth import Handler
 from flightlog.web.context import (
     ACTIVE_MS,
     CONTEXT,
@@ -68,32 +69,23 @@ async def show_session(request: web.Request) -> web.StreamResponse:
     return await run_blocking(_render_session, context, request)
 
 
-async def show_rows(request: web.Request) -> web.StreamResponse:
-    """Show one part of the timeline."""
-    return await run_blocking(_render_rows, request.app[CONTEXT], request)
+def _make_blocking(render: Callable[[WebContext, web.Request], web.Response]) -> Handler:
+    """Return a handler that runs `render` in a thread."""
 
+    async def show(request: web.Request) -> web.StreamResponse:
+        return await run_blocking(render, request.app[CONTEXT], request)
 
-async def show_tool_call(request: web.Request) -> web.StreamResponse:
-    """Show one tool call in full."""
-    return await run_blocking(_render_tool_call, request.app[CONTEXT], request)
+    return show
 
 
 async def show_matches(request: web.Request) -> web.StreamResponse:
     """Show the rows of a session that contain some words."""
     context = request.app[CONTEXT]
     words = request.query.get("find", "")[:200].strip()
-    hits = (
-        await run_blocking(context.data.find_in_session, session_id(request), words, HITS_MAX)
-        if words
-        else []
-    )
-    return await context.render_response(
-        "matches.html",
-        hits=hits,
-        find=words,
-        limit=HITS_MAX,
-        subagent_id=request.query.get("subagent", ""),
-    )
+    search = context.data.find_in_session
+    hits = await run_blocking(search, session_id(request), words, HITS_MAX) if words else []
+    values = {"find": words, "limit": HITS_MAX, "subagent_id": request.query.get("subagent", "")}
+    return await context.render_response("matches.html", hits=hits, **values)
 
 
 async def show_text(request: web.Request) -> web.StreamResponse:
@@ -286,21 +278,17 @@ def _render_rows(context: WebContext, request: web.Request) -> web.Response:
     name = subagent.id if subagent else ""
     thread = page.thread_of(name)
     selected = thread.rows_of_kind(_kind_shown(request, thread))
-    total = len(selected)
-    rows = page.load_rows(selected[start : start + size], name)
-    prefix = f"{name}:" if subagent and inline else ""
     values = {
         "session": page.session,
         "subagent": subagent,
         "whole": False,
         "spilled": "",
-        "prefix": prefix,
+        "prefix": f"{name}:" if subagent and inline else "",
+        "rows": page.load_rows(selected[start : start + size], name),
+        "inline": inline,
+        "more": max(len(selected) - start - size, 0),
     }
-    return html_response(
-        context.render_html(
-            "rows.html", rows=rows, inline=inline, more=max(total - start - size, 0), **values
-        )
-    )
+    return html_response(context.render_html("rows.html", **values))
 
 
 def _render_tool_call(context: WebContext, request: web.Request) -> web.Response:
@@ -313,22 +301,19 @@ def _render_tool_call(context: WebContext, request: web.Request) -> web.Response
         values = {"session": page.session, "subagent": subagent, "whole": True, "spilled": ""}
         return html_response(context.render_html("row.html", row=step_row, **values))
     if step_row is None or not isinstance(step_row.item, Step) or not number.isdecimal():
-        raise NotFound(
-            f'no step "{one_line(row_id, 20)}" in this session', hint="flightlog session show"
-        )
+        hint = "flightlog session show"
+        raise NotFound(f'no step "{one_line(row_id, 20)}" in this session', hint=hint)
     index = int(number) - 1
     if not 0 <= index < len(step_row.item.tool_calls):
         raise NotFound("no such tool call in this step", hint="flightlog session show")
     call = step_row.item.tool_calls[index]
-    spilled = (
-        context.data.current_archive().read_spilled_output(page.session.id, call.result_file) or ""
-        if call.result_file
-        else ""
-    )
+    spilled = ""
+    if call.result_file:
+        archive = context.data.current_archive()
+        spilled = archive.read_spilled_output(page.session.id, call.result_file) or ""
     more = {"session": page.session, "subagent": subagent, "whole": True, "number": index + 1}
-    return html_response(
-        context.render_html("call.html", row=step_row, call=call, spilled=spilled, **more)
-    )
+    html = context.render_html("call.html", row=step_row, call=call, spilled=spilled, **more)
+    return html_response(html)
 
 
 def _transcript_text(context: WebContext, request: web.Request) -> str:
@@ -357,8 +342,8 @@ def _is_active(context: WebContext, session: str) -> bool:
 
 SESSION_ROUTES = (
     web.get(SESSION, show_session),
-    web.get(SESSION + "/rows/{number:[0-9]{1,7}}", show_rows),
-    web.get(SESSION + "/call", show_tool_call),
+    web.get(SESSION + "/rows/{number:[0-9]{1,7}}", _make_blocking(_render_rows)),
+    web.get(SESSION + "/call", _make_blocking(_render_tool_call)),
     web.get(SESSION + "/find", show_matches),
     web.get(SESSION + "/text", show_text),
     web.get(SESSION + "/share", download_share),

@@ -17,6 +17,7 @@ from flightlog.model.usage import DAY_MS
 from flightlog.views.atif.writer import MAIN, build_trajectory
 from flightlog.views.overview import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
+from flightlog.web.auth import Handler
 from flightlog.web.context import ACTIVE_MS, CONTEXT, NavSection, run_blocking
 from flightlog.web.pages import session
 from flightlog.web.session_list import SessionListing, SessionMatches
@@ -60,21 +61,6 @@ class ListTotals(Struct, frozen=True):
     agents: tuple[str, ...]
     first_ms: int
     last_ms: int
-
-
-async def show_sessions(request: web.Request) -> web.StreamResponse:
-    """Show the page with the session list."""
-    return await _render_list(request, "sessions.html")
-
-
-async def show_sessions_part(request: web.Request) -> web.StreamResponse:
-    """Show only the list, after a filter or the sessions changed; 204 if nothing changed."""
-    return await _render_list(request, "sessions_list.html")
-
-
-async def show_more_sessions(request: web.Request) -> web.StreamResponse:
-    """Show the next rows of the list."""
-    return await _render_list(request, "sessions_rows.html")
 
 
 async def show_word_matches(request: web.Request) -> web.StreamResponse:
@@ -127,15 +113,8 @@ def filter_sessions(
 
 
 def _searchable_text(summary: SessionSummary) -> str:
-    texts = (
-        summary.title,
-        summary.project,
-        summary.branch,
-        summary.session,
-        agent_label(summary.agent),
-        " ".join(summary.models),
-    )
-    return "\n".join(texts).lower()
+    texts = (summary.title, summary.project, summary.branch, summary.session)
+    return "\n".join((*texts, agent_label(summary.agent), *summary.models)).lower()
 
 
 def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> bool:
@@ -146,19 +125,21 @@ def _matches_show_filter(summary: SessionSummary, show: str, now_ms: int) -> boo
     return show != "look" or judge_health(summary).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 
-async def _render_list(request: web.Request, template: str) -> web.StreamResponse:
-    context, filters = request.app[CONTEXT], parse_filters(request)
-    listing = await run_blocking(context.data.listing)
-    now = context.runtime.clock.now_ms()
-    version = f"{listing.version}.{now // 20_000}"
-    if request.query.get("have") == version:
-        return web.Response(status=204)
-    return await context.render_response(
-        template,
-        **_list_context(listing, filters, now),
-        version=version,
-        is_part=template == "sessions_list.html",
-    )
+def _make_list_page(template: str) -> Handler:
+    """Return a handler that shows the list in `template`; 204 if a page has this version."""
+
+    async def show(request: web.Request) -> web.StreamResponse:
+        context, filters = request.app[CONTEXT], parse_filters(request)
+        listing = await run_blocking(context.data.listing)
+        now = context.runtime.clock.now_ms()
+        version = f"{listing.version}.{now // 20_000}"
+        if request.query.get("have") == version:
+            return web.Response(status=204)
+        values = _list_context(listing, filters, now)
+        is_part = template == "sessions_list.html"
+        return await context.render_response(template, **values, version=version, is_part=is_part)
+
+    return show
 
 
 def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) -> dict[str, Any]:
@@ -223,9 +204,9 @@ SESSIONS_SECTION = NavSection(
     "/",
     ("sessions", "session", "reading"),
     (
-        web.get("/", show_sessions),
-        web.get("/sessions", show_sessions_part),
-        web.get("/sessions/more", show_more_sessions),
+        web.get("/", _make_list_page("sessions.html")),
+        web.get("/sessions", _make_list_page("sessions_list.html")),
+        web.get("/sessions/more", _make_list_page("sessions_rows.html")),
         web.get("/sessions/words", show_word_matches),
         *session.SESSION_ROUTES,
         web.get(session.SESSION + "/trajectory", download_trajectory),

@@ -17,37 +17,18 @@ from flightlog.model.text import TIME_MS_MAX, parse_since
 from flightlog.model.usage import DAY_MS, Breakdown, UsageRow, format_cost
 from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.report import UsageFilter, UsageReport
-from flightlog.web.context import CONTEXT, NavSection, WebContext, run_blocking
+from flightlog.web.context import CONTEXT, NavSection, make_page
 from flightlog.web.data import cost_order
 from flightlog.web.pages.home import start_of_day_ms
 
 TRUTHS_SHOWN = 200
+_COUNTS_SHOWN = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 RANGES = {"7d": 7, "30d": 30, "90d": 90}  # days with today; without a range, all time
-BREAKDOWNS = (
-    Breakdown.DAY,
-    Breakdown.AGENT,
-    Breakdown.MODEL,
-    Breakdown.PROJECT,
-    Breakdown.SESSION,
-    Breakdown.BLOCK,
-)
+BREAKDOWNS = tuple(by for by in Breakdown if by is not Breakdown.MONTH)
 
 
-async def show_live(request: web.Request) -> web.StreamResponse:
-    """Show the live page."""
+def _live_context(request: web.Request) -> dict[str, Any]:
     context = request.app[CONTEXT]
-    return await context.render_response("live.html", **await run_blocking(_live_context, context))
-
-
-async def show_live_part(request: web.Request) -> web.StreamResponse:
-    """Show the part of the live page that refreshes."""
-    context = request.app[CONTEXT]
-    return await context.render_response(
-        "live_part.html", **await run_blocking(_live_context, context)
-    )
-
-
-def _live_context(context: WebContext) -> dict[str, Any]:
     # Collecting writes runtime-state.yaml, so a read-only server shows the last state instead.
     lives = (
         read_last_states(context.runtime)
@@ -65,7 +46,13 @@ def _live_context(context: WebContext) -> dict[str, Any]:
 
 
 LIVE_SECTION = NavSection(
-    "Live", "/live", ("live",), (web.get("/live", show_live), web.get("/live/part", show_live_part))
+    "Live",
+    "/live",
+    ("live",),
+    (
+        web.get("/live", make_page("live.html", _live_context)),
+        web.get("/live/part", make_page("live_part.html", _live_context)),
+    ),
 )
 
 
@@ -96,18 +83,11 @@ class UsageChoice(Struct, frozen=True):
         return None if only == UsageFilter() else only
 
 
-async def show_usage(request: web.Request) -> web.StreamResponse:
-    """Show tokens and cost of a time by day, session, agent, model, project and block."""
-    context = request.app[CONTEXT]
-    names = UsageChoice.__struct_fields__
+def _usage_context(request: web.Request) -> dict[str, Any]:
+    """Return tokens and cost of a time by day, session, agent, model, project and block."""
+    context, names = request.app[CONTEXT], UsageChoice.__struct_fields__
     choice = UsageChoice(**{name: request.query.get(name, "")[:400].strip() for name in names})
     choice = replace(choice, since="") if choice.since == "all" else choice
-    return await context.render_response(
-        "usage.html", **await run_blocking(_usage_context, context, choice)
-    )
-
-
-def _usage_context(context: WebContext, choice: UsageChoice) -> dict[str, Any]:
     only = choice.to_filter(context.runtime)
     cached = context.data.usage_reports(BREAKDOWNS, only, choice.agent)
     by_agent = cached[Breakdown.AGENT]
@@ -115,8 +95,7 @@ def _usage_context(context: WebContext, choice: UsageChoice) -> dict[str, Any]:
     # One agent is no comparison: its row is the total.
     agents = labeled if len(labeled) > 1 else ()
     reports = {**cached, Breakdown.AGENT: replace(by_agent, rows=agents)}
-    day = reports[Breakdown.DAY]
-    sessions = reports[Breakdown.SESSION]
+    day, sessions = reports[Breakdown.DAY], reports[Breakdown.SESSION]
     summaries = {summary.session: summary for summary in context.data.listing().sessions}
     return {
         "choice": choice,
@@ -161,16 +140,10 @@ def _most_expensive_first(report: UsageReport) -> list[UsageRow]:
 
 
 def _bar_values(row: UsageRow) -> dict[str, Any]:
-    usage = row.usage
-    return {
-        "key": row.key,
-        "cost_usd": row.cost.usd,
-        "cost": format_cost(row.cost),
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-    }
+    counts = asdict(row.usage)
+    shown = {name: counts[name] for name in _COUNTS_SHOWN}
+    return {"key": row.key, "cost_usd": row.cost.usd, "cost": format_cost(row.cost), **shown}
 
 
-USAGE_SECTION = NavSection("Usage", "/usage", ("usage",), (web.get("/usage", show_usage),))
+_show_usage = web.get("/usage", make_page("usage.html", _usage_context))
+USAGE_SECTION = NavSection("Usage", "/usage", ("usage",), (_show_usage,))

@@ -6,9 +6,9 @@ import pytest
 
 from flightlog.agents.capture.dumps import build_rebuilt_files
 from flightlog.agents.capture.proxy import ProxySettings
-from flightlog.agents.capture.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
+from flightlog.agents.claude_code.rebuild import RebuildFidelity, hash_request, rebuild_requests
 from flightlog.agents.dialects import anthropic_messages
 from flightlog.agents.dialects.anthropic_messages import RequestClassifier
 from support.captures import TOKEN, captured_requests, exchanges
@@ -19,11 +19,13 @@ UNCAPTURED = {"skill-fork", "subagent-fork", "workflow"}  # cases recorded witho
 
 def normal(body):
     """A request without what a transcript does not tell."""
-    kept = {
+    fields = {
         key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
     }
-    kept["system"] = [
-        each for each in body["system"] if not each["text"].startswith("x-anthropic-billing-header")
+    fields["system"] = [
+        block
+        for block in body["system"]
+        if not block["text"].startswith("x-anthropic-billing-header")
     ]
     texts = [
         {**m, "content": [{"type": "text", "text": m["content"]}]}
@@ -31,16 +33,18 @@ def normal(body):
         else m
         for m in body["messages"]
     ]
-    return {**kept, "messages": texts}
+    return {**fields, "messages": texts}
 
 
 def test_every_rebuilt_request_equals_the_captured_one():
-    captured = [each for each in captured_requests() if each["version"] == "2.1.325"]
+    captured = [request for request in captured_requests() if request["version"] == "2.1.325"]
     by_id, by_digest = {}, {}
-    for each in captured:
-        by_id[each["request_id"]] = each
-        by_digest[hash_request(each["body"], each["headers"]["anthropic-beta"].split(","))] = each
-    grades, told = [], []
+    for capture in captured:
+        by_id[capture["request_id"]] = capture
+        by_digest[
+            hash_request(capture["body"], capture["headers"]["anthropic-beta"].split(","))
+        ] = capture
+    grades, rebuilt = [], []
     files = sorted((ROOT / "2.1.325").rglob("*.jsonl"))
     for path in (path for path in files if not UNCAPTURED & set(path.parts)):
         for request in rebuild_requests(sound(path)):
@@ -52,14 +56,14 @@ def test_every_rebuilt_request_equals_the_captured_one():
             assert normal(request.body) == normal(raw["body"])
             assert request.missing_parts == ()
             grades.append(request.fidelity)
-            told.append(normal(request.body))
+            rebuilt.append(normal(request.body))
 
     assert (len(grades), grades.count(RebuildFidelity.EXACT)) == (104, 88)
-    untold = [each for each in captured if normal(each["body"]) not in told]
-    assert len(untold) == 3
+    missing = [request for request in captured if normal(request["body"]) not in rebuilt]
+    assert len(missing) == 3
     assert all(
-        "[compaction prompt" in each["body"]["messages"][-1]["content"][-1]["text"]
-        for each in untold
+        "[compaction prompt" in request["body"]["messages"][-1]["content"][-1]["text"]
+        for request in missing
     )
 
 
@@ -71,7 +75,7 @@ def sound(path):
             continue
 
 
-def test_an_edited_transcript_is_no_longer_vouched_for():
+def test_edited_transcript_is_not_rebuilt_as_exact():
     path = next((ROOT / "2.1.325/multi-turn-tools/transcripts").glob("*.jsonl"))
     records = [json.loads(line) for line in path.read_bytes().splitlines()]
     blob = next(record for record in records if record["type"] == "api-request-blob")
@@ -112,17 +116,19 @@ def test_subagents_are_separated_in_every_client_version(version):
     case = "subagent-foreground" if version == "2.1.325" else "subagent"
     recogniser = RequestClassifier()
     ours = [
-        each for each in captured_requests() if (each["version"], each["case"]) == (version, case)
+        request
+        for request in captured_requests()
+        if (request["version"], request["case"]) == (version, case)
     ]
 
-    found = [
+    contexts = [
         recogniser.classify_request(
-            each["headers"], json.dumps(each["body"]).encode()
+            request["headers"], json.dumps(request["body"]).encode()
         ).agent_context.value
-        for each in ours
+        for request in ours
     ]
 
-    assert [context for context in found if context != "side"] == [
+    assert [context for context in contexts if context != "side"] == [
         "main",
         "subagent",
         "subagent",

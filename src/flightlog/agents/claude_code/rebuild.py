@@ -61,9 +61,8 @@ def rebuild_requests(records: Iterable[Json]) -> list[RebuiltRequest]:
 
 def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     """Return the client's own digest of a request body, captured or rebuilt."""
-    fields = {
-        key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}
-    }
+    unsent = {"metadata", "stream", "safeguards"}
+    fields = {key: value for key, value in body.items() if key not in unsent}
     fields["system"] = without_billing_header(body.get("system"))
     fields["messages"] = [with_block_content(message) for message in body.get("messages") or []]
     return hash_json({**fields, "betas": list(betas)})
@@ -110,9 +109,8 @@ class _TranscriptLog:
             yield self._rebuild_request(record, lists[name])
 
     def _rebuild_request(self, record: Json, hashes: list[str]) -> RebuiltRequest:
-        missing = [
-            f"message {at}" for at, digest in enumerate(hashes) if digest not in self._messages
-        ]
+        known = self._messages
+        missing = [f"message {at}" for at, digest in enumerate(hashes) if digest not in known]
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
@@ -120,11 +118,8 @@ class _TranscriptLog:
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
-        body = {
-            **params,
-            **(shape or {}),
-            "messages": [self._messages.get(digest, {}) for digest in hashes],
-        }
+        messages = [self._messages.get(digest, {}) for digest in hashes]
+        body = {**params, **(shape or {}), "messages": messages}
         body = _restore_cache_control(body, record.get("cacheControl") or [])
         exact = hash_request(body, betas) == record.get("requestDigest")
         whole = RebuildFidelity.EXACT if exact else RebuildFidelity.CONTENT
@@ -152,11 +147,8 @@ class _TranscriptLog:
         """Add the messages that the conversation's records contain in parts."""
         for content in self._replies.values():
             self._store_message({"role": "assistant", "content": content})
-            calls = [
-                str(block.get("id"))
-                for block in content
-                if isinstance(block, dict) and "id" in block
-            ]
+            blocks = (block for block in content if isinstance(block, dict))
+            calls = [str(block.get("id")) for block in blocks if "id" in block]
             # The transcript has one record per result; the request has those of one reply in one
             # message, in the order of the calls or of their return.
             for order in (calls, [call for call in self._results if call in calls]):
@@ -178,11 +170,8 @@ def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
     for mark in marks:
         node: Any = body
         for step in mark.get("path") or []:
-            if (
-                isinstance(node, dict)
-                and step == "content"
-                and isinstance(node.get("content"), str)
-            ):
+            is_content = isinstance(node, dict) and step == "content"
+            if is_content and isinstance(node.get("content"), str):
                 node["content"] = with_block_content(node)["content"]
             node = node[step] if _contains_step(node, step) else None
         if isinstance(node, dict):
