@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -21,6 +20,7 @@ from loop.loops import (
     start,
     wait_for_exit,
 )
+from support.cpu_time import measure_cpu
 from support.waiting import alive, until
 
 THREE = """
@@ -363,10 +363,10 @@ def test_a_plan_of_5_000_tasks_loads_within_a_second(tmp_path):
     words = ("import", "todo.md", "--verify", "make test", "--out", "plan.json")
     assert ralph(tmp_path, *words).returncode == 0
 
-    began = time.process_time()
-    plan, _ = load_plan(tmp_path / "plan.json")
+    with measure_cpu() as seconds:
+        plan, _ = load_plan(tmp_path / "plan.json")
 
-    assert time.process_time() - began < 1
+    assert seconds[0] < 1
     assert len(plan.tasks) == 5000
 
 

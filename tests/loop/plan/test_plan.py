@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,6 +24,7 @@ from flightlog.loop.plan.schema import json_schema, order_tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.privacy.redactor import Redactor
+from support.cpu_time import measure_cpu
 
 ROOT = Path(__file__).parents[3]
 LEAST = b"plan: least\ntasks:\n  - {task_id: 001, name: first, run: {command: 'true'}}\n"
@@ -91,10 +91,10 @@ def test_a_yaml_plan_of_5000_tasks_loads_in_a_second_of_work():
     task += "    verify:\n      - test -f {0}\n    acceptance_criteria: [It works]\n"
     text = "plan: x\ntasks:\n" + "".join(task.format(at, at // 500) for at in range(5000))
 
-    before = time.process_time()
-    plan = parse_plan(text.encode())
+    with measure_cpu() as seconds:
+        plan = parse_plan(text.encode())
 
-    assert time.process_time() - before < 1
+    assert seconds[0] < 1
     assert [plan.tasks[at].task_id for at in (7, -1)] == ["0007", "4999"]
     assert plan.tasks[0].run.arguments == ("--allowedTools", "Bash(git:*)")
 
