@@ -91,6 +91,17 @@ def answer_in_chunks(body, *, size=700, headers="", end=b"0\r\n\r\n"):
     return answer
 
 
+@contextmanager
+def open_sent_call(url, body=BODY):
+    """A connection on which a call was sent; leaving the block is leaving the proxy."""
+    host, _, token = url.removeprefix("http://").partition("/")
+    name, _, port = host.partition(":")
+    head = f"POST /{token}/v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}"
+    with socket.create_connection((name, int(port)), timeout=10) as connection:
+        connection.sendall(f"{head}\r\n\r\n".encode() + body)
+        yield connection
+
+
 def send_both_ways(answer, tmp_path, body=BODY, **settings):
     """One call, direct and through the proxy; both answers, and the exchange."""
     with answering(answer) as upstream:

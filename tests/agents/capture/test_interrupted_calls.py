@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import socket
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -12,20 +11,9 @@ from flightlog.agents.capture.proxy import ProxySettings
 from flightlog.agents.capture.recorder import ExchangeRecorder
 from flightlog.agents.capture.server import capture_in_thread
 from flightlog.model.exchange import ResponseOutcome
-from support.captures import BODY, TOKEN, exchanges, plain, running_proxy
+from support.captures import BODY, TOKEN, exchanges, open_sent_call, plain, running_proxy
 from support.upstream import answering, call, parts
 from support.waiting import until
-
-
-@contextmanager
-def open_sent_call(url, body=BODY):
-    """A connection on which a call was sent; leaving the block is leaving the proxy."""
-    host, _, token = url.removeprefix("http://").partition("/")
-    name, _, port = host.partition(":")
-    head = f"POST /{token}/v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}"
-    with socket.create_connection((name, int(port)), timeout=10) as connection:
-        connection.sendall(f"{head}\r\n\r\n".encode() + body)
-        yield connection
 
 
 def read_ended_exchanges(folder):

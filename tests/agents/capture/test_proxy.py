@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 import zlib
 
@@ -13,6 +14,7 @@ import brotli
 import pytest
 
 from flightlog.agents.capture.recorder import RewrittenRequest
+from flightlog.agents.dialects.anthropic_messages import AssistantMessage, render_events
 from flightlog.model.errors import Invalid
 from flightlog.model.exchange import RequestOrigin, ResponseOutcome
 from flightlog.store.compression import zstd
@@ -23,6 +25,7 @@ from support.captures import (
     answer_in_chunks,
     bytes_on_disk,
     exchanges,
+    open_sent_call,
     plain,
     running_proxy,
     send_both_ways,
@@ -30,6 +33,20 @@ from support.captures import (
 from support.upstream import answering, call, parts, reset
 from support.waiting import until
 
+STREAM = render_events(
+    AssistantMessage(
+        {
+            "id": "msg_1",
+            "content": [
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}},
+            ],
+            "stop_reason": "tool_use",
+            "usage": {"output_tokens": 7},
+        },
+        is_whole=True,
+    )
+)
 BIG = os.urandom(1 << 20) * 100
 
 
@@ -222,6 +239,44 @@ def test_request_recorded_and_barrier_passed_before_the_first_byte(tmp_path):
 
     assert sorted(order[:2]) == ["barrier 1: 1 on record", "upstream asked"]
     assert order[2:] == ["passed", "answered"]
+
+
+def receive_until_quiet(connection):
+    """Return what comes until nothing comes for two seconds, or the last chunk has come."""
+    came = b""
+    connection.settimeout(2)
+    try:
+        while not came.endswith(b"\r\n0\r\n\r\n"):
+            came += connection.recv(1 << 20)
+    except TimeoutError:
+        pass
+    return came
+
+
+@pytest.mark.parametrize("size", [7, 4096])
+def test_only_the_first_block_is_forwarded_before_the_barrier(size, tmp_path):
+    passed = threading.Event()
+    answer = answer_in_chunks(STREAM, size=size, headers="content-type: text/event-stream\r\n")
+
+    async def barrier(_):
+        await asyncio.to_thread(passed.wait, 20)
+
+    with (
+        answering(answer) as upstream,
+        running_proxy(upstream, tmp_path / "x", barrier=barrier) as (url, _),
+        open_sent_call(url) as connection,
+    ):
+        early = connection.recv(1) + receive_until_quiet(connection)
+        passed.set()
+        came = early + receive_until_quiet(connection)
+
+    shown = parts(early)[2]
+    assert STREAM.startswith(shown)
+    assert STREAM.index(b"content_block_stop") <= len(shown) < STREAM.index(b"Bash")
+    assert parts(came)[2:] == (STREAM, True)
+    assert [exchange.response.notes for exchange in exchanges(tmp_path / "x").read_exchanges()] == [
+        ()
+    ]
 
 
 def test_a_barrier_that_fails_or_hangs_does_not_fail_the_call(tmp_path):

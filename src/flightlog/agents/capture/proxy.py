@@ -1,8 +1,8 @@
 """The capture proxy: forward a client's API calls to one upstream and record a copy of each.
 
 A secret token in the path keeps other local programs out. The client gets the bytes of a response
-unchanged, the first of them after the request is recorded and the barrier has passed. A failure to
-record never fails the call.
+unchanged: the first of them after the request is recorded, and those it can act on after the
+barrier has passed. A failure to record never fails the call.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from flightlog.agents.capture.recorder import (
     RewrittenRequest,
     ServedResponse,
 )
-from flightlog.agents.dialects.anthropic_messages import RequestInfo
+from flightlog.agents.dialects.anthropic_messages import FirstBlock, RequestInfo
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import ApiRequest, ResponseOutcome
 
@@ -41,6 +41,7 @@ _HOP_HEADERS = """
 connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer
 transfer-encoding upgrade host content-length expect
 """
+BarrierNotes = asyncio.Future[tuple[str, ...]]
 Barrier = Callable[[ApiRequest], Awaitable[None]]
 Rewrite = Callable[[RequestInfo, IncomingRequest], RewrittenRequest | ServedResponse | None]
 
@@ -127,11 +128,11 @@ async def _exchange(connection: Connection, method: str, data: bytes) -> Upstrea
 class ProxySettings(Struct, frozen=True):
     """The upstream and what happens to each call.
 
-    `barrier` is awaited after the request is recorded and before the first byte of the response is
-    forwarded; the upstream works meanwhile. `rewrite` may replace the client's body or give the
-    response itself; if it raises a FlightlogError, the proxy rejects the call. `new_id` makes a
-    request id if the upstream gives none. `proxy` is the machine's own proxy, `certificates` are
-    files with authorities that TLS trusts beside the system's.
+    `barrier` is awaited after the request is recorded; until it has passed, only the first block of
+    a streamed response is forwarded. `rewrite` may replace the client's body or give the response
+    itself; if it raises a FlightlogError, the proxy rejects the call. `new_id` makes a request id
+    if the upstream gives none. `proxy` is the machine's own proxy, `certificates` are files with
+    authorities that TLS trusts beside the system's.
     """
 
     upstream: str
@@ -196,9 +197,7 @@ class Proxy:
             return await self._serve_recorded(index, incoming, info, rewritten)
         body = incoming.body if rewritten is None else rewritten.body
         stored = self._recorder.record_request(index, incoming, info, rewritten)
-        barrier = None
-        if self._settings.barrier is not None:
-            barrier = asyncio.ensure_future(self._wait_for_barrier(stored))
+        barrier = asyncio.ensure_future(self._wait_for_barrier(stored))
         answer = None
         headers = _end_to_end_headers(request.headers)
         headers.update(rewritten.headers if rewritten is not None else {})
@@ -207,19 +206,18 @@ class Proxy:
                 send = self._upstream.send_request
                 answer = await send(request.method, incoming.path, headers, body)
             except (aiohttp.ClientError, OSError) as error:
-                await (barrier or self._wait_until_recorded(stored))
+                await barrier
                 message = f"no answer from the upstream: {type(error).__name__}"
                 return self._respond_with_error(index, 502, "api_error", message)
-            notes = await (barrier or self._wait_until_recorded(stored))
+            await self._wait_until_recorded(stored)
         except asyncio.CancelledError:
-            if barrier is not None:
-                barrier.cancel()
+            barrier.cancel()
             if answer is not None:
                 answer.release()
             end = ResponseEnd(ResponseOutcome.LEFT, self._elapsed_ms(started_at))
             self._recorder.record_response_end(index, ResponseStart(0, {}, "", 0.0), end)
             raise
-        return await self._stream_answer(request, answer, index, started_at, notes)
+        return await self._stream_answer(request, answer, index, started_at, barrier)
 
     async def _stream_answer(
         self,
@@ -227,7 +225,7 @@ class Proxy:
         answer: UpstreamResponse,
         index: int,
         started_at: float,
-        notes: tuple[str, ...],
+        barrier: BarrierNotes,
     ) -> web.StreamResponse:
         """Send the upstream's answer to the client and to the recording as it comes."""
         head = self._response_headers(answer)
@@ -237,8 +235,10 @@ class Proxy:
         copy = ResponseTee(self._recorder, index, start)
         outcome = ResponseOutcome.LEFT
         try:
-            response, outcome = await _pump_response(request, answer, head, copy)
+            response, outcome = await _pump_response(request, answer, head, barrier, copy)
         finally:
+            notes = barrier.result() if barrier.done() and not barrier.cancelled() else ()
+            barrier.cancel()
             copy.finish_copy(ResponseEnd(outcome, self._elapsed_ms(started_at), notes))
         return response
 
@@ -300,10 +300,13 @@ class Proxy:
             headers = _end_to_end_headers(request.headers)
             answer = await self._upstream.send_request(request.method, path, headers, body)
         except (aiohttp.ClientError, OSError):
-            error = _error_body("api_error", "no answer from the upstream")
-            return web.json_response(error, status=502)
-        response, _ = await _pump_response(request, answer, self._response_headers(answer), None)
-        return response
+            return web.json_response(
+                _error_body("api_error", "no answer from the upstream"), status=502
+            )
+        passed: BarrierNotes = self._loop.create_future()
+        passed.set_result(())
+        head = self._response_headers(answer)
+        return (await _pump_response(request, answer, head, passed))[0]
 
     def _response_headers(self, answer: UpstreamResponse) -> CIMultiDict[str]:
         head = _end_to_end_headers(answer.headers)
@@ -338,36 +341,50 @@ async def _pump_response(
     request: web.BaseRequest,
     answer: UpstreamResponse,
     head: CIMultiDict[str],
-    copy: ResponseTee | None,
+    barrier: BarrierNotes,
+    copy: ResponseTee | None = None,
 ) -> tuple[web.StreamResponse, ResponseOutcome]:
-    """Forward a response chunk by chunk and end it as the upstream did."""
+    """Forward a response chunk by chunk and end it as the upstream did.
+
+    What follows the first block of a stream, or all of another body, waits for the barrier.
+    """
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=head)
+    block = FirstBlock(head)
+    is_cut = False
     try:
         await response.prepare(request)
-        while True:
-            try:
-                chunk = await answer.content.readany()
-            except (aiohttp.ClientError, OSError):
-                # Forward what arrived before the break; aiohttp's own readers would drop it.
-                if rest := answer.content._read_nowait(-1):  # noqa: SLF001
-                    if copy is not None:
-                        copy.add_chunk(rest)
-                    await response.write(rest)
-                # Close without a last chunk, so that the client too sees a broken response.
-                if request.transport is not None:
-                    request.transport.close()
-                return response, ResponseOutcome.CUT
+        while not is_cut:
+            chunk, is_cut = await _read_chunk(answer)
             if not chunk:
                 break
             if copy is not None:
                 copy.add_chunk(chunk)
+            if not barrier.done():
+                if size := block.count_bytes(chunk):
+                    await response.write(chunk[:size])
+                if chunk := chunk[size:]:
+                    await barrier
             await response.write(chunk)
-        await response.write_eof()
+        await barrier
+        if not is_cut:
+            await response.write_eof()
+        elif request.transport is not None:
+            # Close without a last chunk, so that the client too sees a broken response.
+            request.transport.close()
     except ConnectionError:
         return response, ResponseOutcome.LEFT
     finally:
         answer.release()
-    return response, ResponseOutcome.COMPLETE
+    return response, ResponseOutcome.CUT if is_cut else ResponseOutcome.COMPLETE
+
+
+async def _read_chunk(answer: UpstreamResponse) -> tuple[bytes, bool]:
+    """Return the next bytes of a response, b"" at its end, and whether it breaks after them."""
+    try:
+        return await answer.content.readany(), False
+    except (aiohttp.ClientError, OSError):
+        # What arrived before the break; aiohttp's own readers would drop it.
+        return answer.content._read_nowait(-1), True  # noqa: SLF001
 
 
 def _end_to_end_headers(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:

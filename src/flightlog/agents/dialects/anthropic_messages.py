@@ -23,19 +23,13 @@ from flightlog.sources.foreign_json import int_field, object_field, text_field
 AGENT_ID = "x-claude-code-agent-id"
 SESSION_ID = "x-claude-code-session-id"
 REQUEST_HEADERS = (
-    *(
-        *("accept", "accept-encoding", "content-encoding", "content-length"),
-        *("content-type", "user-agent"),
-    ),
-    *("anthropic-beta", "anthropic-version", "anthropic-dangerous-direct-browser-access"),
+    *"accept accept-encoding content-encoding content-length content-type user-agent".split(),
+    *"anthropic-beta anthropic-version anthropic-dangerous-direct-browser-access".split(),
     *("x-app", "x-client-request-id", AGENT_ID, SESSION_ID),
 )
-RESPONSE_HEADERS = (
-    *(
-        *("content-encoding", "content-length", "content-type", "date", "request-id"),
-        *("retry-after", "x-should-retry"),
-    ),
-    *("transfer-encoding",),
+RESPONSE_HEADERS = tuple(
+    "content-encoding content-length content-type date request-id retry-after x-should-retry "
+    "transfer-encoding".split()
 )
 _PREFIXES = ("x-stainless-", "anthropic-ratelimit-")
 _BILLING = "x-anthropic-billing-header"
@@ -44,6 +38,7 @@ _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",
     "Your task is to create a detailed summary of the conversation so far",
 )
+_BLOCK_END = b"content_block_stop"
 _SHORT_TOKENS = 1024  # side calls (titles, topics) allow at most this much output
 _DELEGATION_TOOLS = frozenset({"Agent", "Task"})
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -165,6 +160,30 @@ def _decode_object(data: bytes) -> dict[str, Any] | None:
     except UNREADABLE:
         return None
     return value if isinstance(value, dict) else None
+
+
+class FirstBlock:
+    """Finds the end of the first block of a response that comes in chunks.
+
+    Until then a client only shows the response: it runs a tool when that tool's block is complete.
+    """
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        """Read the response's headers: only the blocks of a plain event stream can be found."""
+        is_stream = headers.get("content-type", "").startswith("text/event-stream")
+        self._is_open = is_stream and "content-encoding" not in headers
+        self._tail = b""
+
+    def count_bytes(self, chunk: bytes) -> int:
+        """Return how many bytes of the next chunk come before the end of the block."""
+        if not self._is_open:
+            return 0
+        text = self._tail + chunk  # the event's name may be split over two chunks
+        end = text.find(_BLOCK_END)
+        self._is_open = end < 0
+        count = len(chunk) if end < 0 else max(0, end - len(self._tail))
+        self._tail = text[1 - len(_BLOCK_END) :]
+        return count
 
 
 def render_events(response: AssistantMessage) -> bytes:

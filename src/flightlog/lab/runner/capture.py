@@ -1,8 +1,8 @@
 """Save the work tree at each request, or after each tool call where requests are not captured.
 
-The proxy saves the tree while the model already works, and holds the response back until the
-snapshot is saved: what changed since the previous request was done by the previous step. The budget
-is checked before each request and charged after each response.
+The proxy saves the tree while the model already works, and holds back what the agent can act on
+until the snapshot is saved: what changed since the previous request was done by the previous step.
+The budget is checked before each request and charged after each response.
 
 Without capture, a hook of the client writes its payload into a directory and waits until the file
 is renamed, which means that the tree is saved; it gives up after ten seconds and always exits 0.
