@@ -253,11 +253,8 @@ class CommandDriver(Struct, frozen=True):
 
 def scripted_driver(model: str, version: str) -> CommandDriver:
     """Return a driver of the scripted agent."""
-    options = (
-        "--session-id={session_id}",
-        "--resume={resume}",
-        "--model={model}",
-        "--prompt={prompt}",
+    options = tuple(
+        "--session-id={session_id} --resume={resume} --model={model} --prompt={prompt}".split()
     )
     command = (sys.executable, "-m", "flightlog.agents.scripted.agent", *options)
     return CommandDriver(command, "scripted", model, version)

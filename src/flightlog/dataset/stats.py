@@ -18,9 +18,8 @@ MILESTONES = {
 }
 _PROJECTED_CHATS = 5000  # the source document projects sizes at 5,000 chats
 # The cache writes for one hour are part of all cache writes.
-TOKENS = (
-    *("input_tokens", "output_tokens", "cache_read_tokens"),
-    *("cache_write_tokens", "cache_write_1h_tokens"),
+TOKENS = tuple(
+    "input_tokens output_tokens cache_read_tokens cache_write_tokens cache_write_1h_tokens".split()
 )
 
 

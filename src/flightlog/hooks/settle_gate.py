@@ -27,17 +27,8 @@ PATIENCE_ROWS_S = {"Stop": 0.4, "SessionEnd": 7.5}
 PATIENCE_INLINE_S = (
     7.5  # below the 10 s that our settings give the hook, and `docker stop` a machine
 )
-_ENVIRONMENT = (
-    "CLAUDE_CONFIG_DIR",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LOGNAME",
-    "ML_COLLECTION_ENABLED",
-    "PATH",
-    "TMPDIR",
-    "TZ",
-    "USER",
+_ENVIRONMENT = tuple(
+    "CLAUDE_CONFIG_DIR HOME LANG LC_ALL LOGNAME ML_COLLECTION_ENABLED PATH TMPDIR TZ USER".split()
 )
 _ENVIRONMENT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 LIST = "tracked"

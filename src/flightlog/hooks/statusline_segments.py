@@ -18,10 +18,9 @@ RESERVED_TOKENS = 33_000
 NEAR_ISSUE = "Context near compaction"
 NEAR_PERCENT = 70.0  # of that limit: early enough to finish a step before compaction
 # The order in which segments are shortened, then dropped, when the line is too wide.
-DROPPED = (
-    *("forecast", "today", "project", "worktree", "cache", "pr", "models", "week", "git", "burn"),
-    "spend",
-    *("five", "profile", "cost", "model", "alerts", "context"),
+DROPPED = tuple(
+    "forecast today project worktree cache pr models week git burn spend five profile cost model "
+    "alerts context".split()
 )
 
 _RED, _YELLOW, _GREEN, _DIM = "31", "33", "32", "2"

@@ -36,13 +36,8 @@ from flightlog.model.usage import usage_fields
 _SAID_CHARS_MAX = 160
 PAIR = 2
 _RUN_KEYS = ("run_name", "model", "session_mode", "stop_reason", "total_cost_usd", "tags")
-_NUMBERS = (
-    "step_count",
-    "num_turns",
-    "tool_call_count",
-    "total_cost_usd",
-    "file_writes",
-    "subagent_count",
+_NUMBERS = tuple(
+    "step_count num_turns tool_call_count total_cost_usd file_writes subagent_count".split()
 )
 _FORM = re.compile(
     r"(?P<run>[^#]+?)(?:(?:#|/session_0*)(?P<session>[1-9]\d{0,5})"

@@ -26,9 +26,9 @@ from flightlog.usage.report import PACE_LEAST_MS
 LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
 # Cents are rounded where they are shown, so that sums are those of the usage report.
 COST_DIGITS = 4
-_ADDED = (
-    *("cost_today", "burn_rate_per_hour", "block_cost_usd", "week_cost_usd"),
-    *("total_tokens", "tokens_per_minute"),
+_ADDED = tuple(
+    "cost_today burn_rate_per_hour block_cost_usd week_cost_usd total_tokens "
+    "tokens_per_minute".split()
 )
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000

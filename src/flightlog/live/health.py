@@ -19,10 +19,10 @@ ROOM: Final = "live"
 # Earlier versions wrote this into every file; it means the client's own point of compaction.
 _OLD_COMPACTION_PERCENT = 78
 _SECRETS = "Secrets detected"
-_WORK_EVENTS = {
-    *("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"),
-    *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact"),
-}
+_WORK_EVENTS = frozenset(
+    "UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure PermissionDenied SubagentStart "
+    "SubagentStop PreCompact PostCompact".split()
+)
 _WAIT_EVENTS = {"PermissionRequest", "Notification", "Elicitation"}
 
 

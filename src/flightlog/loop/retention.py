@@ -39,9 +39,9 @@ from flightlog.store.output_files import write_output_files
 ARCHIVE_AFTER_DAYS = 182
 DELETE_AFTER_DAYS = 365
 SUMMARY = "summaries/{year}-Q{quarter}.md"
-RAW = (
-    *("journal.jsonl", "execution-log.json", "decision-history.json", "checkpoint.json"),
-    *("reports", "diffs", "tree.git"),
+RAW = tuple(
+    "journal.jsonl execution-log.json decision-history.json checkpoint.json reports diffs "
+    "tree.git".split()
 )
 KEPT = ("README.md", "templates", "summaries")
 POLICY = RetentionPolicy(

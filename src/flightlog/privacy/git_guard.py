@@ -88,9 +88,8 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardV
     glob = [] if re.search(r"[][*?\\]", remote) else [f"--remotes={remote}"]
     new = [*tips, "--not", *known, *glob]
     commits = git.start_git("rev-list", *new, "--", limit_s=_LIMIT_S).finish_command()
-    words = (
-        *("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z"),
-        *("--no-renames", "--diff-filter=A"),
+    words = tuple(
+        "diff-tree --stdin --no-commit-id -r -c --root -z --no-renames --diff-filter=A".split()
     )
     added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})

@@ -29,7 +29,7 @@ ADDRESS = "key goes to"
 GRANTS = {"rows": "", "words": "dataset.track_words", "push": "dataset.push"}
 # Settings that publish words, send something away or run a program, by the last part of their name.
 RISKY = frozenset(
-    "track_words push publish command commands run gates gate hooks upstream remote tracked".split()  # noqa: SIM905
+    "track_words push publish command commands run gates gate hooks upstream remote tracked".split()
 )
 
 

@@ -24,9 +24,9 @@ QUESTIONS = {
     "most_useful": "What was most useful?",
     "overall_value": "What is it worth to you?",
 }
-GAPS = (
-    *("topic_detection", "sentiment_analysis", "temporal_patterns", "prompt_suggestions"),
-    *("visualization", "other"),
+GAPS = tuple(
+    "topic_detection sentiment_analysis temporal_patterns prompt_suggestions visualization "
+    "other".split()
 )
 LOW_RATED = 2.5  # of 5; an average up to this is low, as in the source document's tool
 THUMBS = {"up": 5, "down": 1}  # the artifact's thumbs as ratings

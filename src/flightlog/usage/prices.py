@@ -22,11 +22,11 @@ _VENDOR_END = r"-v\d+(:\d+)?$"  # a cloud vendor's version of the model's name
 _DATE = r"-(\d{4})-?(\d\d)-?(\d\d)$"  # of a snapshot: 2026-08-07 or 20260807
 # What agents and gateways write before a model's name. Behind any other word, such as the name of
 # a local server, the same model may cost nothing.
-_PREFIXES = {
-    *("openai", "openai-codex", "azure", "google", "google-vertex", "vertex", "publishers"),
-    *("models", "x-ai", "xai", "moonshotai", "moonshot", "zai", "z-ai", "deepseek", "mistral"),
-    *("mistralai", "minimax", "qwen", "github-copilot", "copilot", "openrouter", "opencode"),
-}
+_PREFIXES = frozenset(
+    "openai openai-codex azure google google-vertex vertex publishers models x-ai xai moonshotai "
+    "moonshot zai z-ai deepseek mistral mistralai minimax qwen github-copilot copilot openrouter "
+    "opencode".split()
+)
 _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 _UNPRICED: tuple[tuple[PriceList, ...], CostSource] = ((), CostSource.UNKNOWN)
 

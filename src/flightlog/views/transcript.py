@@ -30,9 +30,8 @@ from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
 
-_MAIN_ARGUMENTS = (
-    *("command", "file_path", "pattern", "url", "query", "prompt", "cmd"),
-    *("filePath", "description"),
+_MAIN_ARGUMENTS = tuple(
+    "command file_path pattern url query prompt cmd filePath description".split()
 )
 LINES_MAX = 12  # of a text; a result of this length still leaves its call on the screen
 NOTE_LINES_MAX = 3

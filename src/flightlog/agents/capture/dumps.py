@@ -26,9 +26,9 @@ _CONTEXTS = {
     RequestOrigin.SIDE: "sdk_internal",
 }
 _SAMPLING = ("temperature", "max_tokens", "top_p", "top_k")
-_USAGE = (
-    *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
-    *("cache_creation", "service_tier"),
+_USAGE = tuple(
+    "input_tokens output_tokens cache_creation_input_tokens cache_read_input_tokens cache_creation "
+    "service_tier".split()
 )
 
 

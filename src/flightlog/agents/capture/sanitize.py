@@ -19,9 +19,8 @@ from flightlog.store.compression import zstd
 
 BYTES_MAX = 1 << 30  # bounds what a decompression bomb can fill
 MARK = b"[scrubbed]"
-_CREDENTIALS = (
-    *("x-api-key", "authorization", "proxy-authorization", "cookie"),
-    *("x-goog-api-key", "api-key"),
+_CREDENTIALS = tuple(
+    "x-api-key authorization proxy-authorization cookie x-goog-api-key api-key".split()
 )
 _METADATA = msgspec.Raw(b'{"user_id":"[scrubbed]"}')
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

@@ -54,11 +54,10 @@ from flightlog.sources.foreign_json import (
 )
 
 # Below these, keys are data (tool inputs, file names, model names), not format.
-DATA_FIELDS = {
-    *("input", "tool_input", "tool_response", "toolUseResult", "updatedInput"),
-    *("trackedFileBackups", "modelUsage", "params", "shape", "tool_calls"),
-    *("permission_suggestions", "cacheControl", "stdin"),
-}
+DATA_FIELDS = frozenset(
+    "input tool_input tool_response toolUseResult updatedInput trackedFileBackups modelUsage "
+    "params shape tool_calls permission_suggestions cacheControl stdin".split()
+)
 _CONTEXT = ("cwd", "gitBranch", "version", "entrypoint")
 
 

@@ -31,19 +31,14 @@ EVERY_TOOL = "default"  # the client's own word for all of its tools
 INTERACTIVE = ("--permission-prompt-tool", "stdio")
 # Stops the traffic that a client causes on its own: updates, telemetry, error reports.
 QUIET = dict.fromkeys(
-    (
-        *("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER"),
-        *("DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING"),
-    ),
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC DISABLE_AUTOUPDATER DISABLE_TELEMETRY "
+    "DISABLE_ERROR_REPORTING".split(),
     "1",
 )
 _ARGUMENT_BYTES_MAX = 128 << 10  # MAX_ARG_STRLEN, with the NUL at its end
 _FOLDER_CHARS_MAX = 200  # the client cuts longer names and appends a hash
 _READING_TOOLS = ("Read", "Grep", "Glob")
-_OTHER_TOOLS = (
-    *("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash"),
-    *("WebFetch", "WebSearch", "Task", "Agent"),
-)
+_OTHER_TOOLS = tuple("Write Edit MultiEdit NotebookEdit Bash WebFetch WebSearch Task Agent".split())
 _AGENT_VARIABLES = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 

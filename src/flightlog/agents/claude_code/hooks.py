@@ -28,9 +28,9 @@ KEEP_DAYS_DEFAULT = 30
 _DURATION_MS_MAX = 10**12  # thirty years; more is no duration
 PROJECT_SETTINGS = ("settings.json", "settings.local.json")  # shared by all, and this machine's own
 # The events that every tested version knows.
-COMMON = (
-    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
-    *("Stop", "SubagentStop", "PreCompact", "SessionEnd"),
+COMMON = tuple(
+    "SessionStart UserPromptSubmit PreToolUse PostToolUse Stop SubagentStop PreCompact "
+    "SessionEnd".split()
 )
 # The events that each tested version added to those of the one before it.
 _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
@@ -38,10 +38,10 @@ _SINCE: tuple[tuple[tuple[int, int, int], tuple[str, ...]], ...] = (
     ((2, 0, 76), ("PermissionRequest", "PostToolUseFailure", "SubagentStart")),
     (
         (2, 1, 100),
-        (
-            *("ConfigChange", "CwdChanged", "Elicitation", "ElicitationResult"),
-            *("InstructionsLoaded", "PermissionDenied", "PostCompact", "Setup", "StopFailure"),
-            *("TaskCompleted", "TaskCreated", "TeammateIdle"),
+        tuple(
+            "ConfigChange CwdChanged Elicitation ElicitationResult InstructionsLoaded "
+            "PermissionDenied PostCompact Setup StopFailure TaskCompleted TaskCreated "
+            "TeammateIdle".split()
         ),
     ),
     ((2, 1, 325), ("DirectoryAdded", "PostModelSwitch", "PreModelSwitch", "UserPromptExpansion")),

@@ -45,9 +45,9 @@ _ANSWERS = re.compile(r"Unknown (?:skill|slash command|command): \S+|Tool loaded
 _CONTEXT_ENDS = {
     f"<{tag}>": f"</{tag}>"
     for tag in (
-        *("ide_opened_file", "ide_selection", "ide_diagnostics", "system-reminder"),
-        *("user-prompt-submit-hook", "session-start-hook", "new-diagnostics"),
-    )
+        "ide_opened_file ide_selection ide_diagnostics system-reminder user-prompt-submit-hook "
+        "session-start-hook new-diagnostics"
+    ).split()
 } | {'<context ref="': "</context>"}
 _HOPS = re.compile(r' hop-chain="[^"]*"')  # of a message, only while it waits
 _CONTEXT_PARTS_MAX = 40  # of one text; each cut copies the rest

@@ -69,12 +69,12 @@ _IGNORED = {
 }
 _ACTIVITY = ("kind", "agent_thread_id")  # of a subagent
 # Events about a tool call, which come before its result.
-_CALL_EVENTS = (
-    *("exec_command_end", "patch_apply_end", "mcp_tool_call_end", "sub_agent_activity"),
-    *("CommandExecution", "FileChange", "McpToolCall", "CollabAgentToolCall", "SubAgentActivity"),
+_CALL_EVENTS = tuple(
+    "exec_command_end patch_apply_end mcp_tool_call_end sub_agent_activity CommandExecution "
+    "FileChange McpToolCall CollabAgentToolCall SubAgentActivity".split()
 )
 # What they say of it; its output, which may be long, comes again in the result.
-_FACTS = {*("exit_code", "status", "success"), *("receiver_thread_ids", "tool"), *_ACTIVITY}
+_FACTS = {"exit_code", "status", "success", "receiver_thread_ids", "tool", *_ACTIVITY}
 _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_call")
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
 _RESULTS = ("custom_tool_call_output", "function_call_output", "tool_search_output")

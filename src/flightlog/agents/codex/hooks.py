@@ -11,9 +11,9 @@ from pathlib import Path
 
 _FILE = "hooks.json"
 # All events of 0.166; an older client ignores the names it does not know (tried with 0.140).
-_EVENTS = (
-    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
-    *("PreCompact", "PostCompact", "SubagentStart", "SubagentStop", "Stop", "SessionEnd"),
+_EVENTS = tuple(
+    "SessionStart UserPromptSubmit PreToolUse PermissionRequest PostToolUse PreCompact PostCompact "
+    "SubagentStart SubagentStop Stop SessionEnd".split()
 )
 
 

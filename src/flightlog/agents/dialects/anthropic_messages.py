@@ -25,7 +25,9 @@ SESSION_ID = "x-claude-code-session-id"
 REQUEST_HEADERS = (
     *"accept accept-encoding content-encoding content-length content-type user-agent".split(),
     *"anthropic-beta anthropic-version anthropic-dangerous-direct-browser-access".split(),
-    *("x-app", "x-client-request-id", AGENT_ID, SESSION_ID),
+    *"x-app x-client-request-id".split(),
+    AGENT_ID,
+    SESSION_ID,
 )
 RESPONSE_HEADERS = tuple(
     "content-encoding content-length content-type date request-id retry-after x-should-retry "

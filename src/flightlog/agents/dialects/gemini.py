@@ -17,9 +17,9 @@ from flightlog.model.entries import Block, Image, Text, Thinking, ToolResult, To
 from flightlog.model.usage import Usage, split_prompt
 from flightlog.sources.foreign_json import int_field, object_field, text_field
 
-_COUNTS = (
-    *("promptTokenCount", "candidatesTokenCount", "cachedContentTokenCount"),
-    *("thoughtsTokenCount", "totalTokenCount", "toolUsePromptTokenCount"),
+_COUNTS = tuple(
+    "promptTokenCount candidatesTokenCount cachedContentTokenCount thoughtsTokenCount "
+    "totalTokenCount toolUsePromptTokenCount".split()
 )
 _EXIT_CODE = re.compile(r"^Exit Code: (-?\d{1,10})$", re.MULTILINE)
 

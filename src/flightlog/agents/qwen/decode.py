@@ -60,11 +60,11 @@ _COUNTS = tuple(
     f"{name}_token_count" for name in ("input", "output", "cached_content", "thoughts", "total")
 )
 # Bookkeeping: the subtypes of the client's own list that are not part of a conversation.
-_UNREAD = (
-    *("agent_bootstrap", "agent_launch_prompt", "agent_retry", "at_command", "branch_checkpoint"),
-    *("attribution_snapshot", "file_history_snapshot", "goal_state", "parent_session", "rewind"),
-    *("session_artifact_event", "session_artifact_snapshot", "session_model", "session_source"),
-    *("slash_command", "turn_result", "ui_telemetry", "user_text_elements"),
+_UNREAD = tuple(
+    "agent_bootstrap agent_launch_prompt agent_retry at_command branch_checkpoint "
+    "attribution_snapshot file_history_snapshot goal_state parent_session rewind "
+    "session_artifact_event session_artifact_snapshot session_model session_source slash_command "
+    "turn_result ui_telemetry user_text_elements".split()
 )
 _PROMPTS = dict.fromkeys(("notification", "cron"), PromptKind.TASK)
 _PROMPTS |= {"goal_runtime": PromptKind.CLIENT}

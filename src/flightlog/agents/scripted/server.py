@@ -21,9 +21,10 @@ from flightlog.agents.scripted.scenario import Failure, Reply, Scenario, choose_
 from flightlog.agents.scripted.wire import ApiDialect
 
 LOGGED_HEADERS = (
-    *("anthropic-beta", "anthropic-version", "content-type", "user-agent", "x-app"),
-    *(AGENT_ID, SESSION_ID, "x-stainless-retry-count"),
-    *("session-id", "thread-id", "x-session-id", "x-openai-subagent"),
+    *"anthropic-beta anthropic-version content-type user-agent x-app".split(),
+    AGENT_ID,
+    SESSION_ID,
+    *"x-stainless-retry-count session-id thread-id x-session-id x-openai-subagent".split(),
 )
 _MODEL = "scripted"
 _NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")

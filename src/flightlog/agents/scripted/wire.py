@@ -25,15 +25,19 @@ _COMPACTION = (
     "You are performing a CONTEXT CHECKPOINT COMPACTION",  # Codex
     "Here is the conversation so far:",  # OpenCode
     "Please create a detailed summary of the conversation so far.",  # Copilot CLI
-    *("First, reason in your scratchpad.", "First, reason in your <analysis> block."),  # Qwen Code
+    "First, reason in your scratchpad.",  # Qwen Code
+    "First, reason in your <analysis> block.",  # Qwen Code
     "You are the component that summarizes a conversation",  # Qwen Code, with the cache of the session
-    *("Generate a new <state_snapshot>", "A previous <state_snapshot> exists"),  # Gemini CLI
+    "Generate a new <state_snapshot>",  # Gemini CLI
+    "A previous <state_snapshot> exists",  # Gemini CLI
     "Critically evaluate the <state_snapshot>",  # Gemini CLI, its second call
 )
 # How the texts start that a client puts beside the prompts.
 _CONTEXT = (
-    *("<system-reminder>", "<environment_context>", "<session_context>", "<user_instructions>"),
-    *("# AGENTS.md instructions", "This is the Qwen Code.", "This is the Gemini CLI."),
+    *"<system-reminder> <environment_context> <session_context> <user_instructions>".split(),
+    "# AGENTS.md instructions",
+    "This is the Qwen Code.",
+    "This is the Gemini CLI.",
 )
 
 

@@ -7,10 +7,7 @@ import click
 
 _COMMANDS = {
     "run": ("run", "resume", "pause", "stop", "answer", "simulate"),
-    "manage": (
-        *("redo", "accept", "reset-breaker", "rollback"),
-        *("import", "example", "schema", "retain"),
-    ),
+    "manage": tuple("redo accept reset-breaker rollback import example schema retain".split()),
     "inspect": ("status", "monitor", "logs", "generate-report", "analyze", "insights", "compare"),
 }  # by module
 

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 BAR_CHARS = 30  # of a part that fills the whole prompt
 PARTS_MAX = 16  # of a prompt; --json has all
-_REQUEST_KEYS = (
-    *("address", "at_ms", "model", "verdict", "causes", "done_by"),
-    *("recached_tokens", "extra_cost_usd"),
+_REQUEST_KEYS = tuple(
+    "address at_ms model verdict causes done_by recached_tokens extra_cost_usd".split()
 )
 _TOTAL_KEYS = ("misses", "recached_tokens", "extra_cost_usd", "causes")
 _ROW_KEYS = ("misses", "sessions", "recached_tokens", "extra_cost_usd")

@@ -32,11 +32,9 @@ Where = tuple[str | int, ...]
 # Fields of events that can hold text of a task, an agent, a person or a plan. They are redacted
 # before an event is written.
 REDACTED_FIELDS = frozenset(
-    (
-        *("session_name", "plan", "context", "metrics", "names", "rationale", "name", "value"),
-        *("condition", "reason", "text", "error_message", "signature", "last_message", "commands"),
-        *("missing_tools", "question", "answer", "changes", "artifacts", "denied_tools"),
-    )
+    "session_name plan context metrics names rationale name value condition reason text "
+    "error_message signature last_message commands missing_tools question answer changes "
+    "artifacts denied_tools".split()
 )
 
 

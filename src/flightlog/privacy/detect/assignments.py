@@ -24,14 +24,12 @@ from flightlog.privacy.detect.line_wraps import (
     value_in_quotes,
 )
 
-PASSWORDS = (
-    *("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk"),
-    *("securestring", "mnemonic"),
-)
+PASSWORDS = tuple("passphrase password passwd passw pass pwd psk securestring mnemonic".split())
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
-    *("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt"),
-    *("license_key", "licensekey", "license-key", "license key", "_session="),
+    *"sessid sessionid= connect.sid cookie webhook salt".split(),
+    *"license_key licensekey license-key _session=".split(),
+    "license key",
 )
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 _HEADER = ("authorization", "authorisation")

@@ -57,10 +57,7 @@ _DECODED_MIN = 12  # shorter decoded texts hold no secret with its name
 _PRINTABLE_CHARS = 60  # binary data has an unprintable character among so many
 # The fields of streamed text in the formats of Anthropic and OpenAI.
 _DELTAS = frozenset(
-    (
-        *("text", "partial_json", "thinking", "content", "arguments", "delta"),
-        *("reasoning_content", "input_json"),
-    )
+    "text partial_json thinking content arguments delta reasoning_content input_json".split()
 )
 _EVENT_DEPTH_MAX = 5  # objects around a delta: no format nests it deeper
 _CURLY, _CLOSING = "“".encode(), "”".encode()

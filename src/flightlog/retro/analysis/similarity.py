@@ -37,7 +37,7 @@ _FILLERS = frozenset(
     those through to too trying try two under until up us use used using very want wants was wasnt way ways we well were
     what whats when where which while who whom whose why will with within without wont work working would wouldnt yes
     yet you your yours yesterday today tomorrow earlier forgot forget question asked asking ask explain wondering
-    question quick""".split()  # noqa: SIM905 - a word list reads better than 200 quoted words
+    question quick""".split()
 )
 _ENDINGS = ("ingly", "edly", "ations", "ation", "ings", "ing", "ies", "ied", "ness", "ment", "ers", "er", "ed", "es",
             "ly", "s")  # fmt: skip
@@ -68,7 +68,7 @@ _STRENGTH = frozenset(
     """always never every time must should ensure remember dont forget avoid prefer rather kindly important reminder
     note strictly absolutely really everything anything whenever future keep leave stop stick without instead unless
     until actual actually usual everywhere throughout add adding write writing install include put provide
-    another""".split()  # noqa: SIM905 - as above
+    another""".split()
 )
 INSTRUCTIONS_MIN = 3  # conversations in which an instruction is demanded; two may be chance
 DEMANDED_SHARE = 0.3  # of the occurrences beside a task, and with a word such as "always"

@@ -58,13 +58,8 @@ _AGAIN_HINT = "download the export again"
 _MEMBER = re.compile(r"(?:^|/)conversations[^/]*\.json$")
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _ACCOUNT_FILES = frozenset({"user.json", "users.json"})
-_ACCOUNT_FIELDS = (
-    "full_name",
-    "name",
-    "email_address",
-    "email",
-    "verified_phone_number",
-    "phone_number",
+_ACCOUNT_FIELDS = tuple(
+    "full_name name email_address email verified_phone_number phone_number".split()
 )
 DECODERS: dict[str, Callable[[bytes], Conversation]] = {
     chatgpt.SOURCE: chatgpt.decode_chat,

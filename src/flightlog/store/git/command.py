@@ -28,9 +28,8 @@ _CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobyt
 # The first version with `safe.bareRepository`: an older one takes any directory that looks like a
 # bare repository for one, and runs what its configuration says.
 SAFE_VERSION = (2, 38)
-_ALWAYS = (
-    *("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false"),
-    *("-c", "core.quotePath=false"),
+_ALWAYS = tuple(
+    "-c safe.bareRepository=explicit -c core.fsmonitor=false -c core.quotePath=false".split()
 )
 _READING = ("-c", "log.showSignature=false", "-c", "submodule.recurse=false")
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
@@ -41,26 +40,14 @@ _READING_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
 }
 _CHANGING = frozenset(
-    [
-        "commit-tree",
-        "fetch",
-        "hash-object",
-        "push",
-        "read-tree",
-        "update-index",
-        "update-ref",
-        "write-tree",
-    ]
+    "commit-tree fetch hash-object push read-tree update-index update-ref write-tree".split()
 )
 # Variables with which a person makes git sign in at a remote.
 _SIGN_IN = re.compile(
     r"GIT_(ASKPASS|SSH|SSH_\w+|TERMINAL_PROMPT|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(COUNT|KEY_\d+|VALUE_\d+))"
 )
-_NO_DIFF_PROGRAMS = (
-    "--no-ext-diff",
-    "--no-textconv",
-    "--submodule=short",
-    "--ignore-submodules=dirty",
+_NO_DIFF_PROGRAMS = tuple(
+    "--no-ext-diff --no-textconv --submodule=short --ignore-submodules=dirty".split()
 )
 # Options that keep a command from running what a repository names, where no setting can: git reads
 # a submodule with its own configuration, and takes the first value of `remote.*.uploadpack`.

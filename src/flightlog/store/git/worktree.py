@@ -27,18 +27,16 @@ _KINDS: dict[str, Kind] = {
     "R": "renamed",
     "T": "retyped",
 }
-_COMPARE = (
-    *("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv"),
-    "--full-index",
+_COMPARE = tuple(
+    "diff-tree -r -M -l2000 --no-color --no-ext-diff --no-textconv --full-index".split()
 )
 UNWATCHED = "not watched"
 _MISSING = "missing"
 _GONE, _NEW = "D", "?"
 # Directories that programs make again; walking them would take most of the time.
-HEAVY = (
-    *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache"),
-    *(".pytest_cache", ".ruff_cache", ".gradle", ".terraform", ".next", ".turbo", ".cache"),
-    *(".DS_Store", ".hypothesis", ".direnv"),
+HEAVY = tuple(
+    "node_modules .venv venv __pycache__ .tox .nox .mypy_cache .pytest_cache .ruff_cache .gradle "
+    ".terraform .next .turbo .cache .DS_Store .hypothesis .direnv".split()
 )
 
 

@@ -312,8 +312,9 @@ LAB_SECTION = NavSection(
     "Lab",
     "/lab",
     (
-        *("lab", "lab_experiment", "lab_run", "lab_divergence", "lab_certificate"),
-        *("lab_compare", "lab_samples", *lab_step.TEMPLATES),
+        *"lab lab_experiment lab_run lab_divergence lab_certificate lab_compare".split(),
+        "lab_samples",
+        *lab_step.TEMPLATES,
     ),
     (
         web.get("/lab", make_page("lab.html", _runs_context)),
