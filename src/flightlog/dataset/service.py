@@ -25,12 +25,7 @@ from flightlog.dataset.extract.sync import (
 from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
 from flightlog.dataset.reader import GONE, check_judgment, read_dataset, shard_files
 from flightlog.dataset.rows import NAMES, Row, format_row_time
-from flightlog.dataset.state import (
-    find_collecting_root,
-    is_off,
-    row_sources,
-    writer_name,
-)
+from flightlog.dataset.state import find_collecting_root, is_off, row_sources, writer_name
 from flightlog.dataset.tombstones import make_tombstone
 from flightlog.model.errors import FlightlogError, Misconfigured, NotFound
 from flightlog.model.retention import RetentionMove

@@ -22,13 +22,7 @@ from flightlog.lab import changelog, file_changes
 from flightlog.lab.changelog import StepJoin
 from flightlog.lab.file_changes import ChangeInterval, iter_intervals
 from flightlog.lab.replay.certificate import WorkTreeState, add_side_calls, trim_to_branch
-from flightlog.lab.run_session import (
-    SIDE,
-    ApiCall,
-    calls_of,
-    message_ids,
-    steps_by_thread,
-)
+from flightlog.lab.run_session import SIDE, ApiCall, calls_of, message_ids, steps_by_thread
 from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import SOURCE, PlannedSession, RunStore
 from flightlog.model.errors import UNREADABLE, FlightlogError, NotFound

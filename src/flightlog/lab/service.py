@@ -100,8 +100,7 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         raise NotFound(
-            f"no such configuration: {path}",
-            hint="name a YAML file: flightlog lab run --help",
+            f"no such configuration: {path}", hint="name a YAML file: flightlog lab run --help"
         ) from None
     config = parse_run_config(
         text, overrides, scenario=lambda name: load_scenario(path.parent / name)

@@ -59,10 +59,7 @@ _AGENTS = {"claude": DEFAULT_AGENT, "codex": "codex", "copilot": "copilot"}
 
 T = TypeVar("T")
 # Where a client names the session that started the server; Codex names it in each call.
-_SESSION_VARIABLES = {
-    DEFAULT_AGENT: SESSION_ID,
-    "copilot": "COPILOT_AGENT_SESSION_ID",
-}
+_SESSION_VARIABLES = {DEFAULT_AGENT: SESSION_ID, "copilot": "COPILOT_AGENT_SESSION_ID"}
 
 
 class ScopedSession(Struct, frozen=True, array_like=True):

@@ -16,17 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from flightlog.analysis.service import (
-    SessionAnalysis,
-    analyze_archive,
-    analyze_session,
-)
+from flightlog.analysis.service import SessionAnalysis, analyze_archive, analyze_session
 from flightlog.archive.archive import LONG_BYTES, Archive, open_archive
-from flightlog.archive.session_reader import (
-    SessionFollower,
-    load_cached_outline,
-    read_own_usage,
-)
+from flightlog.archive.session_reader import SessionFollower, load_cached_outline, read_own_usage
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import Breakdown, UsageRow
 from flightlog.sources.hook_log import measure_hook_log
@@ -34,12 +26,7 @@ from flightlog.sources.workers import run_in_child
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.session.outline import SessionOutline, SessionSummary
-from flightlog.web.session_list import (
-    RowMatch,
-    SearchWorker,
-    SessionListWatcher,
-    find_in_page,
-)
+from flightlog.web.session_list import RowMatch, SearchWorker, SessionListWatcher, find_in_page
 from flightlog.web.session_page import SessionPage
 
 CACHE_BYTES_MAX = 32 << 20  # memory for cached pages
@@ -223,10 +210,7 @@ class WebData:
         return archive
 
     def usage_reports(
-        self,
-        breakdowns: Iterable[Breakdown],
-        only: UsageFilter | None = None,
-        agent: str = "",
+        self, breakdowns: Iterable[Breakdown], only: UsageFilter | None = None, agent: str = ""
     ) -> dict[Breakdown, UsageReport]:
         """Return usage reports of all sessions or of a part; new ones only if files changed."""
         with self._usage_lock:

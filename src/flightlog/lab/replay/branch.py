@@ -40,9 +40,7 @@ from flightlog.lab.replay.branch_check import (
     record_certificate,
 )
 from flightlog.lab.replay.certificate import UNKNOWN, Certificate
-from flightlog.lab.replay.recorded_context import (
-    RecordedContext,
-)
+from flightlog.lab.replay.recorded_context import RecordedContext
 from flightlog.lab.replay.restore import SOURCE_GIT, TREE, private_work_tree
 from flightlog.lab.replay.source import BranchPoint, decode_request
 from flightlog.lab.runner.agent_setup import is_captured

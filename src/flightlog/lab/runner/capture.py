@@ -29,12 +29,7 @@ from flightlog.agents.capture.server import capture_in_thread, certificate_files
 from flightlog.agents.claude_code import use_settings
 from flightlog.agents.dialects.anthropic_messages import RequestInfo, decode_response, decode_usage
 from flightlog.lab.events import CostRecorded, SnapshotSaved
-from flightlog.lab.runner.agent_setup import (
-    UPSTREAMS,
-    is_captured,
-    known_secrets,
-    resolve_upstream,
-)
+from flightlog.lab.runner.agent_setup import UPSTREAMS, is_captured, known_secrets, resolve_upstream
 from flightlog.lab.runner.context import RunContext
 from flightlog.model.errors import FlightlogError, Unavailable
 from flightlog.model.exchange import ApiRequest

@@ -312,10 +312,7 @@ class AgentTask:
         """Yield the driver of an agent, and additional environment variables."""
         if run.agent == SCRIPTED:
             with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
-                here = {
-                    "ANTHROPIC_BASE_URL": model.url,
-                    CONFIG_DIR: str(self._options.config_dir),
-                }
+                here = {"ANTHROPIC_BASE_URL": model.url, CONFIG_DIR: str(self._options.config_dir)}
                 yield scripted_driver(run.model or MODEL, VERSION), here
         else:  # `check_agents` refused any other
             named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
