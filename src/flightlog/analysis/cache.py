@@ -7,6 +7,7 @@ such a log only the model, the effort and the time between them can be compared.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise, zip_longest
 
@@ -115,9 +116,7 @@ def total_outcomes(outcomes: Iterable[CacheOutcome]) -> CacheTotals:
     """Return the sum of `outcomes`: misses, tokens written again, their cost and causes."""
     rows = list(outcomes)
     misses = [outcome for outcome in rows if outcome.verdict.is_miss]
-    causes: dict[str, int] = {}
-    for name in (name for outcome in misses for name in outcome.causes):
-        causes[name] = causes.get(name, 0) + 1
+    causes = dict(Counter(name for outcome in misses for name in outcome.causes))
     costs = [miss.extra_cost_usd for miss in misses if miss.extra_cost_usd is not None]
     return CacheTotals(
         len(rows),

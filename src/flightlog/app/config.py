@@ -111,9 +111,8 @@ def _untrusted_settings(
     risky = frozenset(name for name in settings if name.rpartition(".")[2] in RISKY)
     if not risky:
         return risky
-    if TrustStore(Path(runtime.data_dir(environ), TRUST_FILE)).is_allowed(
-        path.parent, risky_settings(_parse_toml(path))
-    ):
+    trust = TrustStore(Path(runtime.data_dir(environ), TRUST_FILE))
+    if trust.is_allowed(path.parent, risky_settings(_parse_toml(path))):
         return frozenset()
     return risky - {GRANTS[word] for word in environment_grants(environ)}
 

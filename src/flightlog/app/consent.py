@@ -17,25 +17,18 @@ from flightlog.lab.service import run_target
 from flightlog.loop.runner.session import plan_target
 from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Runtime
+from flightlog.privacy import trust
 from flightlog.privacy.service import repository_settings
-from flightlog.privacy.trust import (
-    GRANTS,
-    ConsentTarget,
-    address_target,
-    environment_grants,
-    open_trust,
-    risky_settings,
-)
 
 ROWS = "dataset.rows"
 # Commands in a repository's own hooks: the collector's script, or ours from `init --project`.
 OWN_HOOKS = ("ml-session-capture-hook.sh", "claude-code --project")
 
 
-def find_target(runtime: Runtime, name: str) -> ConsentTarget:
+def find_target(runtime: Runtime, name: str) -> trust.ConsentTarget:
     """Return the target of `flightlog trust`: an address, run, loop session or directory."""
     if name.startswith(("http://", "https://")):
-        return address_target(runtime, name)
+        return trust.address_target(runtime, name)
     path = Path(name)
     for folder in (path, Path("runs") / name, Path("ralph-loop-sessions") / name):
         # A repository may have an unrelated config.yaml at its top.
@@ -53,15 +46,15 @@ def find_target(runtime: Runtime, name: str) -> ConsentTarget:
     return repository_target(runtime, path)
 
 
-def repository_target(runtime: Runtime, path: Path) -> ConsentTarget:
+def repository_target(runtime: Runtime, path: Path) -> trust.ConsentTarget:
     """Return what a repository's files would publish, run or write, and if it is allowed."""
-    risks = risky_settings(repository_settings(path))
+    risks = trust.risky_settings(repository_settings(path))
     rows = {ROWS: True} if find_collecting_root(path.absolute()) else {}
-    by_variable = {GRANTS[word] for word in environment_grants(runtime.environ)}
-    allowed = open_trust(runtime).is_allowed(path, risks) or risks.keys() <= by_variable
+    by_variable = {trust.GRANTS[word] for word in trust.environment_grants(runtime.environ)}
+    allowed = trust.open_trust(runtime).is_allowed(path, risks) or risks.keys() <= by_variable
     trusted = allowed and (not rows or bool(row_sources(runtime, path)))
     top = str(path.resolve())
-    return ConsentTarget("repository", top, top, risks | rows, trusted)
+    return trust.ConsentTarget("repository", top, top, risks | rows, trusted)
 
 
 def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
@@ -71,17 +64,17 @@ def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     own_hook = any(word in text for text in texts for word in OWN_HOOKS)
     sources = row_sources(runtime, top, own_hook=own_hook)
     listed = {name: sorted(sources.get(name, ())) for name in ("trust", "environment", "hook")}
-    return {word: any(word in allowed for allowed in sources.values()) for word in GRANTS} | {
+    return {word: any(word in allowed for allowed in sources.values()) for word in trust.GRANTS} | {
         "sources": listed
     }
 
 
-def grant_consent(runtime: Runtime, target: ConsentTarget) -> None:
+def grant_consent(runtime: Runtime, target: trust.ConsentTarget) -> None:
     """Allow exactly what `target` shows."""
     effects = {name: value for name, value in target.allows.items() if name != ROWS}
-    open_trust(runtime).grant(target.subject, effects, rows=ROWS in target.allows)
+    trust.open_trust(runtime).grant(target.subject, effects, rows=ROWS in target.allows)
 
 
-def revoke_consent(runtime: Runtime, target: ConsentTarget) -> bool:
+def revoke_consent(runtime: Runtime, target: trust.ConsentTarget) -> bool:
     """Withdraw consent; return whether there was any."""
-    return open_trust(runtime).revoke(target.subject)
+    return trust.open_trust(runtime).revoke(target.subject)

@@ -51,11 +51,8 @@ COLUMNS = {
 _INTEGERS = frozenset(
     f"started_ms ended_ms at_ms turns turn steps step tool_calls subagents damage_count {_TOKENS}".split()
 )
-_FLOATS, _BOOLEANS, _LISTS = (
-    frozenset({"cost_usd"}),
-    frozenset({"is_aborted", "is_error", "is_lower_bound", "lacks_tokens"}),
-    frozenset({"models", "tools"}),
-)
+_FLOATS, _LISTS = frozenset({"cost_usd"}), frozenset({"models", "tools"})
+_BOOLEANS = frozenset({"is_aborted", "is_error", "is_lower_bound", "lacks_tokens"})
 Row = dict[str, Any]
 WORK = "archive"
 ATIF, PARQUET, SECRETS = "atif", "parquet", "secrets"

@@ -26,17 +26,11 @@ from flightlog.model.errors import Invalid
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
 from flightlog.model.usage import Cost, CostSource
 from flightlog.sources.workers import read_all
+from flightlog.store.index import fulltext
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
 from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
-from flightlog.store.index.fulltext import (
-    RecordMatch,
-    RecordQuery,
-    has_text,
-    search_words,
-    sync_text,
-)
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.store.index.records import RecordBatch
 from flightlog.usage.pipeline import UsagePipeline
@@ -160,7 +154,7 @@ def _parse_cost(text: str) -> tuple[float | None, float | None]:
 class SearchResult(Struct, frozen=True):
     """A record that matches a query, and the passage that matches."""
 
-    hit: RecordMatch
+    hit: fulltext.RecordMatch
     snippet: str
 
 
@@ -266,7 +260,7 @@ class SearchIndex:
 
     def refresh(self) -> None:
         """Index new records if there is an index from an earlier search."""
-        if self._index.query(has_text):
+        if self._index.query(fulltext.has_text):
             self.try_sync()
 
     def close(self) -> None:
@@ -276,17 +270,17 @@ class SearchIndex:
     def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> SearchResults:
         sessions = self._restrict_sessions(query)
         scope = (query.match, query.since_ms, query.project, sessions)
-        records = RecordQuery(*scope, limit, once_per_session=once)
-        hits, total = self._index.query(lambda database: search_words(database, records))
+        records = fulltext.RecordQuery(*scope, limit, once_per_session=once)
+        hits, total = self._index.query(lambda database: fulltext.search_words(database, records))
         results = [SearchResult(hit, cut_snippet(self._text_of(hit), query.words)) for hit in hits]
         return SearchResults(results, total)
 
-    def _text_of(self, hit: RecordMatch) -> str:
+    def _text_of(self, hit: fulltext.RecordMatch) -> str:
         source = source_of(self._agents.get(hit.path, DEFAULT_AGENT))
         return source.text_at(hit.path, hit.offset, hit.length)
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
-        return sync_text(
+        return fulltext.sync_text(
             database,
             self._files,
             lambda reads: read_all(reads, _read_records),

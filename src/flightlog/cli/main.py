@@ -13,16 +13,7 @@ from importlib import import_module
 import click
 
 from flightlog import __version__
-from flightlog.model.errors import (
-    Conflict,
-    ConsentNeeded,
-    FlightlogError,
-    Invalid,
-    Misconfigured,
-    Unavailable,
-    Unreadable,
-    missing_extra_error,
-)
+from flightlog.model import errors
 from flightlog.model.text import make_inert, spell_commands
 
 # Sections of `--help`; in each, name: (module below flightlog, attribute, help line of at most 45 characters)
@@ -70,13 +61,13 @@ SECTIONS = {
 }
 COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}
 
-EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
-    (Misconfigured, 4),
-    (Invalid, 2),
-    (Unreadable, 3),
-    (Conflict, 75),
-    (Unavailable, 69),
-    (FlightlogError, 1),
+EXIT_CODES: tuple[tuple[type[errors.FlightlogError], int], ...] = (
+    (errors.Misconfigured, 4),
+    (errors.Invalid, 2),
+    (errors.Unreadable, 3),
+    (errors.Conflict, 75),
+    (errors.Unavailable, 69),
+    (errors.FlightlogError, 1),
 )
 
 
@@ -134,7 +125,7 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
     except click.ClickException as error:
         _print_error(name, *_format_click_error(error))
         return error.exit_code
-    except (FlightlogError, ModuleNotFoundError, PermissionError) as error:
+    except (errors.FlightlogError, ModuleNotFoundError, PermissionError) as error:
         flightlog_error = _to_flightlog_error(error)
         if "--debug" in args or flightlog_error is None:
             raise
@@ -172,9 +163,9 @@ def _restore_killed_runs(args: Sequence[str]) -> None:
             click.echo(make_inert(message), err=True)
 
 
-def _report_error(name: str, error: FlightlogError) -> int:
+def _report_error(name: str, error: errors.FlightlogError) -> int:
     """Print an error and return its exit code, or 0 if the user gave the missing consent."""
-    if isinstance(error, ConsentNeeded):
+    if isinstance(error, errors.ConsentNeeded):
         from flightlog.cli.trust import ask_consent
 
         if ask_consent(error):
@@ -191,14 +182,14 @@ def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
 
 
 def _to_flightlog_error(
-    error: FlightlogError | ModuleNotFoundError | PermissionError,
-) -> FlightlogError | None:
-    if isinstance(error, FlightlogError):
+    error: errors.FlightlogError | ModuleNotFoundError | PermissionError,
+) -> errors.FlightlogError | None:
+    if isinstance(error, errors.FlightlogError):
         return error
     if isinstance(error, PermissionError):
         path = str(error.filename)
-        return Unavailable(f"permission denied: {path}", hint=f"ls -ld {shlex.quote(path)}")
-    return missing_extra_error(error)
+        return errors.Unavailable(f"permission denied: {path}", hint=f"ls -ld {shlex.quote(path)}")
+    return errors.missing_extra_error(error)
 
 
 def _format_click_error(error: click.ClickException) -> tuple[str, str]:

@@ -296,9 +296,7 @@ def _find_in_file(file: Path, known: "KnownSecrets") -> "Iterator[tuple[str, Loc
 
 
 def _iter_text_files(root: Path) -> Iterator[Path]:
-    for file in (
-        [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
-    ):
+    for file in [root] if root.is_file() else sorted(filter(Path.is_file, root.rglob("*"))):
         if ".git" not in file.parts:
             with file.open("rb") as source:
                 if b"\0" not in source.read(8000):

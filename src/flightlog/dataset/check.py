@@ -12,19 +12,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.dataset import reader
 from flightlog.dataset.compact import base_texts, is_generation
 from flightlog.dataset.layout import PENDING, DatasetDirs, prepare_dataset, write_bodies
-from flightlog.dataset.reader import (
-    DatasetReader,
-    base_files,
-    indent_lines,
-    is_whole,
-    name_shard,
-    read_dataset,
-    read_files,
-    shard_files,
-    shard_session,
-)
 from flightlog.dataset.rows import schema_problem, session_names
 from flightlog.model.errors import Incident, IncidentKind
 from flightlog.model.output_files import OutputFile, Tier
@@ -53,7 +43,7 @@ class DatasetProblem(Struct, frozen=True):
 
 def check_dataset(dirs: DatasetDirs) -> list[DatasetProblem]:
     """Return all problems and notes."""
-    dataset = read_dataset(dirs.tracked_dir)
+    dataset = reader.read_dataset(dirs.tracked_dir)
     return [
         *_check_gitignore(dirs),
         *_check_files(dirs),
@@ -78,17 +68,19 @@ def find_incidents(problems: Iterable[DatasetProblem], now_ms: int) -> Iterator[
 def fix_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[str]:
     """Repair what can be repaired and return what was done. Idempotent."""
     done = [f"created {path}" for path in prepare_dataset(dirs, redactor)]
-    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
+    for path in [*reader.base_files(dirs.tracked_dir), *reader.shard_files(dirs.tracked_dir)]:
         body = path.read_bytes() if path.exists() else b""
         rows = [line for line in body.split(b"\n") if line.strip()]
-        content = read_files([path])
+        content = reader.read_files([path])
         if not content.damage and redactor.redact_to_clean(rows).text.encode() == body:
             continue
         copy = files.set_aside(path, dirs.root / "damaged")
         sound = sorted(version.line for version in content.lines.values())
         if path.parent == dirs.pending_dir:
-            session = shard_session(path.name)
-            shard = name_shard(session, indent_lines(sound, len(sound)), path.name[:10])
+            session = reader.shard_session(path.name)
+            shard = reader.name_shard(
+                session, reader.indent_lines(sound, len(sound)), path.name[:10]
+            )
             write_bodies(dirs, [shard] if sound else [], redactor)
             files.remove_files([path])
         else:
@@ -107,12 +99,12 @@ def _check_gitignore(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
 
 
 def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
-    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
+    for path in [*reader.base_files(dirs.tracked_dir), *reader.shard_files(dirs.tracked_dir)]:
         if path.exists() and path.stat().st_size > FILE_BYTES_MAX:
             text = f"{path.stat().st_size:,} bytes, more than {FILE_BYTES_MAX:,}"
             yield DatasetProblem("size", path.name, text, "flightlog dataset retain --dry-run")
-    for path in shard_files(dirs.tracked_dir):
-        if not is_whole(path.name, path.read_bytes()):
+    for path in reader.shard_files(dirs.tracked_dir):
+        if not reader.is_whole(path.name, path.read_bytes()):
             text = "the content does not match the hash in the name"
             yield DatasetProblem("changed", path.name, text, f"git log -- {path}")
     if not is_generation(dirs):
@@ -121,13 +113,13 @@ def _check_files(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
         yield DatasetProblem("generation", "tracked", text, next_command, is_note=True)
 
 
-def _check_damage(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+def _check_damage(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
     for damage in dataset.damage[:_EACH_MAX]:
         location = f"{Path(damage.path).name} at {damage.offset:,}"
         yield DatasetProblem("damage", location, damage.reason, "flightlog dataset check --fix")
 
 
-def _check_schema(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+def _check_schema(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
     problems = (
         (key, text) for key, line in dataset.live_lines().items() if (text := schema_problem(line))
     )
@@ -137,7 +129,7 @@ def _check_schema(dataset: DatasetReader) -> Iterator[DatasetProblem]:
         yield DatasetProblem("schema", key, text, f"{find} .git-ml/tracked", is_note=True)
 
 
-def _check_ids(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+def _check_ids(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
     ids = Counter(
         (str(row.get("kind")), str(row.get("id")))
         for key, row in dataset.rows.items()
@@ -149,7 +141,7 @@ def _check_ids(dataset: DatasetReader) -> Iterator[DatasetProblem]:
             yield DatasetProblem("id", f"{kind} {name}", text, "flightlog dataset stats")
 
 
-def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
+def _check_links(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
     sessions = {name for row in dataset.rows_of_kind("session") for name in session_names(row)}
     orphans = [
         row for row in dataset.rows_of_kind("chat") if str(row.get("session_id")) not in sessions
@@ -176,7 +168,7 @@ def _check_links(dataset: DatasetReader) -> Iterator[DatasetProblem]:
 
 
 def _check_secrets(dirs: DatasetDirs) -> Iterator[DatasetProblem]:
-    for path in [*base_files(dirs.tracked_dir), *shard_files(dirs.tracked_dir)]:
+    for path in [*reader.base_files(dirs.tracked_dir), *reader.shard_files(dirs.tracked_dir)]:
         data = path.read_bytes() if path.exists() else b""
         for candidate in engine.find_private_values(data):
             if candidate.kind == SECRET and candidate.weight >= MEDIUM:

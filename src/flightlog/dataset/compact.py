@@ -14,17 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.layout import (
-    EMPTY_BASES,
-    KEPT_OPEN,
-    PENDING,
-    SETTINGS,
-    TRACKED,
-    DatasetDirs,
-    prepare_dataset,
-    total_bytes,
-    write_bodies,
-)
+from flightlog.dataset import layout
 from flightlog.dataset.reader import (
     COLUMNS,
     FOLDED,
@@ -77,7 +67,7 @@ class Compaction(Struct, frozen=True):
 
 
 def compact_dataset(
-    dirs: DatasetDirs, redactor: JsonRedactor, *, default: str = "", dry_run: bool = False
+    dirs: layout.DatasetDirs, redactor: JsonRedactor, *, default: str = "", dry_run: bool = False
 ) -> Compaction:
     """Fold shards into the base files on the default branch, into one shard elsewhere."""
     branch = current_branch(dirs.repository)
@@ -87,7 +77,7 @@ def compact_dataset(
 
 
 def compact_and_commit(
-    dirs: DatasetDirs, redactor: JsonRedactor, *, default: str = ""
+    dirs: layout.DatasetDirs, redactor: JsonRedactor, *, default: str = ""
 ) -> Compaction:
     """Fold shards and, on the default branch, commit the base files as a merge.
 
@@ -96,7 +86,7 @@ def compact_and_commit(
     branch = current_branch(dirs.repository)
     if branch != (default or default_branch(dirs.repository)):
         return replace(compact_dataset(dirs, redactor, default=default), commit="")
-    committed = tree_files(dirs.repository, "HEAD", TRACKED)
+    committed = tree_files(dirs.repository, "HEAD", layout.TRACKED)
     new = [
         path
         for path in _repository_paths(dirs, shard_files(dirs.tracked_dir))
@@ -107,9 +97,12 @@ def compact_and_commit(
     try:
         side = refs.commit_side_branch(dirs.repository, new, "Training rows", index)
         compaction = _compact_into_base(dirs, redactor, branch, dry_run=False)
-        present = [path for path in dirs.root.glob("*") if path.name in SETTINGS]
+        present = [path for path in dirs.root.glob("*") if path.name in layout.SETTINGS]
         present += [*dirs.tracked_dir.glob("*.jsonl"), *dirs.pending_dir.glob("*.jsonl")]
-        paths = {*committed, *_repository_paths(dirs, [*present, dirs.pending_dir / KEPT_OPEN])}
+        paths = {
+            *committed,
+            *_repository_paths(dirs, [*present, dirs.pending_dir / layout.KEPT_OPEN]),
+        }
         commit = refs.merge_side_branch(dirs.repository, side, paths, "Compact rows", index)
     finally:
         files.remove_files([index])
@@ -117,7 +110,7 @@ def compact_and_commit(
     return replace(compaction, commit=commit)
 
 
-def _repository_paths(dirs: DatasetDirs, paths: Iterable[Path]) -> list[str]:
+def _repository_paths(dirs: layout.DatasetDirs, paths: Iterable[Path]) -> list[str]:
     return [str(path.relative_to(dirs.repository.top)) for path in paths]
 
 
@@ -141,10 +134,10 @@ def merge_base_files(name: str, versions: Iterable[bytes]) -> bytes:
 
 
 def _compact_into_base(
-    dirs: DatasetDirs, redactor: JsonRedactor, branch: str, *, dry_run: bool
+    dirs: layout.DatasetDirs, redactor: JsonRedactor, branch: str, *, dry_run: bool
 ) -> Compaction:
     shards = shard_files(dirs.tracked_dir)
-    before = total_bytes(dirs)
+    before = layout.total_bytes(dirs)
     dataset = read_files([*base_files(dirs.tracked_dir), *shards])
     restored = _restore_lost_rows(dirs, dataset)
     texts = base_texts(dataset)
@@ -154,7 +147,7 @@ def _compact_into_base(
     after = sum(len(body.text.encode()) for body in clean.values())
     copies: list[Path] = []
     if not dry_run:
-        prepare_dataset(dirs, redactor)
+        layout.prepare_dataset(dirs, redactor)
         copies = fold_shards(dirs, dataset, clean, redactor, shards)
         _remember_head(dirs)
     report = _compaction_report(dataset, branch, "base", shards=len(shards), sizes=(before, after))
@@ -164,7 +157,7 @@ def _compact_into_base(
 
 
 def fold_shards(
-    dirs: DatasetDirs,
+    dirs: layout.DatasetDirs,
     dataset: DatasetReader,
     clean: Mapping[str, Clean],
     redactor: JsonRedactor,
@@ -180,7 +173,7 @@ def fold_shards(
         for path in damaged
         if path.parent == dirs.tracked_dir
     ]
-    files.remove_files([dirs.tracked_dir / EMPTY_BASES])
+    files.remove_files([dirs.tracked_dir / layout.EMPTY_BASES])
     pages = [OutputFile(name, Tier.TRACKED, body) for name, body in clean.items()]
     generation = _generation_row({name: body.text.encode() for name, body in clean.items()})
     pages.append(OutputFile(GENERATION, Tier.TRACKED, redactor.redact_to_clean([generation])))
@@ -190,16 +183,16 @@ def fold_shards(
 
 
 def _compact_into_shard(
-    dirs: DatasetDirs, redactor: JsonRedactor, branch: str, default: str, *, dry_run: bool
+    dirs: layout.DatasetDirs, redactor: JsonRedactor, branch: str, default: str, *, dry_run: bool
 ) -> Compaction:
-    before = total_bytes(dirs)
+    before = layout.total_bytes(dirs)
     if not dry_run:
         purge_shards(dirs, redactor)
     base = default or default_branch(dirs.repository)
     theirs = {
         path.rpartition("/")[2]
         for ref in (f"refs/heads/{base}", f"refs/remotes/origin/{base}")
-        for path in tree_files(dirs.repository, ref, PENDING)
+        for path in tree_files(dirs.repository, ref, layout.PENDING)
     }
     chosen = {
         path.name: path
@@ -218,7 +211,7 @@ def _compact_into_shard(
     body = indent_lines((line for _, line in lines), number)
     removed = sum(chosen[name].stat().st_size for name in names)
     if names and not dry_run:
-        write_bodies(dirs, [name_shard(FOLDED, body, max(names)[:10])], redactor)
+        layout.write_bodies(dirs, [name_shard(FOLDED, body, max(names)[:10])], redactor)
         files.remove_files(chosen[name] for name in names)
     after = before - removed + len(body)
     return replace(
@@ -227,7 +220,7 @@ def _compact_into_shard(
     )
 
 
-def purge_shards(dirs: DatasetDirs, redactor: JsonRedactor) -> None:
+def purge_shards(dirs: layout.DatasetDirs, redactor: JsonRedactor) -> None:
     """Rewrite shards that hold removed rows or words, without them.
 
     A new shard starts at a column that no other has, so that git does not take it for a rename.
@@ -244,7 +237,7 @@ def purge_shards(dirs: DatasetDirs, redactor: JsonRedactor) -> None:
         )
         body = indent_lines(sorted(map(encode_row, rows)), number)
         bodies = [name_shard(shard_session(path.name), body, path.name[:10])] if rows else []
-        write_bodies(dirs, bodies, redactor)
+        layout.write_bodies(dirs, bodies, redactor)
         files.remove_files([path])
 
 
@@ -265,7 +258,7 @@ def _compaction_report(
     )
 
 
-def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
+def _restore_lost_rows(dirs: layout.DatasetDirs, dataset: DatasetReader) -> int:
     """Add the rows of shards that history lost, as by a revert: only tombstones remove rows."""
     tip = head_commit(dirs.repository)
     if not tip:
@@ -277,7 +270,7 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
     options = ("--full-history", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=D")
     is_known = last and git_output(dirs.repository, "rev-parse", "-q", "--verify", last)
     tips = [tip, "--not", last] if is_known else [tip]
-    listed = git_output(dirs.repository, "log", *options, "--format=", *tips, "--", PENDING)
+    listed = git_output(dirs.repository, "log", *options, "--format=", *tips, "--", layout.PENDING)
     present = {path.name for path in shard_files(dirs.tracked_dir)}
     lost = {
         facts.split()[2]
@@ -292,7 +285,7 @@ def _restore_lost_rows(dirs: DatasetDirs, dataset: DatasetReader) -> int:
     return len(dataset.lines) - before
 
 
-def _remember_head(dirs: DatasetDirs) -> None:
+def _remember_head(dirs: layout.DatasetDirs) -> None:
     path = dirs.state_dir / "compacted"
     files.replace_file(path, head_commit(dirs.repository).encode() + b"\n", durable=False)
 
@@ -308,7 +301,7 @@ def _generation_row(texts: Mapping[str, bytes]) -> bytes:
     )
 
 
-def is_generation(dirs: DatasetDirs) -> bool:
+def is_generation(dirs: layout.DatasetDirs) -> bool:
     """Return whether the base files are what the last compaction left."""
     texts = {path.name: path.read_bytes() for path in base_files(dirs.tracked_dir) if path.exists()}
     mark = dirs.tracked_dir / GENERATION

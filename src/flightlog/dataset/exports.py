@@ -23,16 +23,9 @@ from typing import Any
 
 import msgspec
 
+from flightlog.dataset import stats
 from flightlog.dataset.reader import DatasetReader
 from flightlog.dataset.rows import COUNTED, REDACTED, Row, rev_of
-from flightlog.dataset.stats import (
-    TOKENS,
-    agents_by_session,
-    count_by_kind,
-    count_withheld,
-    iter_responses,
-    token_counts,
-)
 from flightlog.model.errors import Invalid, Unavailable, optional_import
 from flightlog.model.text import REDACTION_TAG, pluralize
 from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
@@ -157,7 +150,7 @@ def table_rows(dataset: DatasetReader, name: str) -> Iterator[tuple[str, str, Re
     if name == "responses":
         yield from _response_rows(dataset)
         return
-    agents = agents_by_session(dataset)
+    agents = stats.agents_by_session(dataset)
     for row in dataset.rows_of_kind(_KINDS.get(name, name)):
         at = str(row.get("timestamp") or row.get("started_at") or "")
         agent = row.get("agent") or agents.get(str(row.get("session_id")))
@@ -176,8 +169,8 @@ def table_rows(dataset: DatasetReader, name: str) -> Iterator[tuple[str, str, Re
 
 
 def _response_rows(dataset: DatasetReader) -> Iterator[tuple[str, str, Record]]:
-    for response in iter_responses(dataset):
-        fields = response._asdict() | dict(zip(TOKENS, response.token_counts, strict=True))
+    for response in stats.iter_responses(dataset):
+        fields = response._asdict() | dict(zip(stats.TOKENS, response.token_counts, strict=True))
         cells = {column: fields[column] for column in COLUMNS["responses"]}
         yield response.agent or NO_AGENT, response.timestamp[:10] or "unknown", cells
 
@@ -209,7 +202,7 @@ def _write_examples(
     make: Callable[[DatasetReader], Iterator[dict[str, Any]]], dataset: DatasetReader, output: Path
 ) -> dict[str, int]:
     rows = list(make(dataset))
-    if not rows and (withheld := count_withheld(dataset)):
+    if not rows and (withheld := stats.count_withheld(dataset)):
         raise Invalid(
             f"{pluralize(withheld, 'chat')} without words: the project does not track words",
             hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
@@ -286,10 +279,10 @@ def count_redactions(dataset: DatasetReader) -> dict[str, Any]:
         for line in dataset.live_lines().values()
         for kind, rule in REDACTION_TAG.findall(line.decode("utf-8", "replace"))
     )
-    chats = count_by_kind(dataset)["chats"]
+    chats = stats.count_by_kind(dataset)["chats"]
     return {
         "chats": chats,
-        "chats_without_words": count_withheld(dataset),
+        "chats_without_words": stats.count_withheld(dataset),
         "redacted_rows": dict(sorted(placeholders.items())),
     }
 
@@ -347,7 +340,7 @@ def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[s
         if counts[name]
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in counts.items())
-    counts_by_token = token_counts(dataset)
+    counts_by_token = stats.token_counts(dataset)
     tokens = "{input_tokens:,} input and {output_tokens:,} output tokens".format_map(
         counts_by_token
     )

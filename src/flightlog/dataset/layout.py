@@ -18,15 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.reader import (
-    GENERATION,
-    base_files,
-    day_of,
-    name_shard,
-    read_tombstones,
-    shard_column,
-    shard_session,
-)
+from flightlog.dataset import reader
 from flightlog.dataset.rows import BASES, COUNTED, Row, encode_row
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.privacy import tiers
@@ -85,7 +77,7 @@ def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
         ".gitattributes": tiers.render_gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
     }
-    bases = [dirs.tracked_dir / GENERATION, *base_files(dirs.tracked_dir)]
+    bases = [dirs.tracked_dir / reader.GENERATION, *reader.base_files(dirs.tracked_dir)]
     if any(path.exists() and path.stat().st_size for path in bases):
         remove_files([dirs.tracked_dir / EMPTY_BASES])  # rows that another tool appended
     else:
@@ -106,13 +98,13 @@ def write_shard(
 
     `number` counts the shards of a session. Return None if the shard exists or no row is left.
     """
-    forgotten = read_tombstones(dirs.tracked_dir)
+    forgotten = reader.read_tombstones(dirs.tracked_dir)
     rows = [forgotten.strip_row(row) for row in rows if not forgotten.covers_row(row)]
     if not rows:
         return None
-    clean = redactor.redact_rows(list(rows), shard_column(number, session))
-    day = max(map(day_of, rows), default="")
-    name = name_shard(session, clean.text.encode("utf-8", "replace"), day).name
+    clean = redactor.redact_rows(list(rows), reader.shard_column(number, session))
+    day = max(map(reader.day_of, rows), default="")
+    name = reader.name_shard(session, clean.text.encode("utf-8", "replace"), day).name
     written = write_output_files(
         dirs.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)]
     )
@@ -127,7 +119,11 @@ def write_bodies(
     for name, body in bodies:
         clean = redactor.redact_to_clean(line for line in body.split(b"\n") if line.strip())
         text = clean.text.encode("utf-8", "replace")
-        final = name if text == body else name_shard(shard_session(name), text, name[:10]).name
+        final = (
+            name
+            if text == body
+            else reader.name_shard(reader.shard_session(name), text, name[:10]).name
+        )
         pages.append(OutputFile(f"pending/{final}", Tier.TRACKED, clean))
     return write_output_files(dirs.tracked_dir, pages)
 
@@ -149,5 +145,5 @@ def cache_pages(rows: Iterable[Row]) -> list[OutputFile]:
 
 def total_bytes(dirs: DatasetDirs) -> int:
     """Return the size of the tracked files."""
-    files = [*base_files(dirs.tracked_dir), *dirs.pending_dir.glob("*.jsonl")]
+    files = [*reader.base_files(dirs.tracked_dir), *dirs.pending_dir.glob("*.jsonl")]
     return sum(path.stat().st_size for path in files if path.exists())

@@ -22,9 +22,7 @@ class DatasetLinks:
     def find_links(self, prefix: str) -> Iterator[TraceLink]:
         """Yield the rows whose id or hash starts with `prefix`, with their session if known."""
         for row in self._rows:
-            if str(row.get("id", "")).startswith(prefix) or str(row.get("hash", "")).startswith(
-                prefix
-            ):
+            if any(str(row.get(name, "")).startswith(prefix) for name in ("id", "hash")):
                 session = str(row.get("session") or row.get("session_id") or "")
                 yield _row_link(row, (session,) if session else ())
 

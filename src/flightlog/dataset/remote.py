@@ -11,17 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.dataset import reader
 from flightlog.dataset.layout import PENDING, TRACKED, DatasetDirs, write_bodies
-from flightlog.dataset.reader import (
-    GONE,
-    DatasetReader,
-    free_number,
-    indent_lines,
-    name_shard,
-    read_blobs,
-    read_dataset,
-    shard_files,
-)
 from flightlog.dataset.rows import rev_of
 from flightlog.dataset.state import recall_clone, remember_clone, writer_name
 from flightlog.privacy.json_redactor import JsonRedactor
@@ -71,7 +62,7 @@ def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
     """Add every shard of this work tree to this writer's ref and push it."""
     ref = f"{REFS}/{writer_name(dirs.state_dir)}"
     stored = _shard_names(dirs.repository, ref)
-    new = [path for path in shard_files(dirs.tracked_dir) if path.name not in stored]
+    new = [path for path in reader.shard_files(dirs.tracked_dir) if path.name not in stored]
     _store_shards(dirs, ref, {f"{PENDING}/{path.name}": path.read_bytes() for path in new})
     with _explain_git_error(remote):
         commit = refs.push_ref(dirs.repository, remote, ref)
@@ -82,7 +73,7 @@ def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
         for tip in (commit, clone.pushed_commit)
     )
     sent = {path: blob for path, blob in pushed.items() if path not in before}
-    last = max(_last_ms(read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
+    last = max(_last_ms(reader.read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
     remember_clone(
         dirs.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed_commit=commit)
     )
@@ -114,8 +105,8 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
     fetched: dict[str, str] = {}
     for ref in refs:
         fetched |= tree_files(dirs.repository, ref, TRACKED)
-    ours = read_dataset(dirs.tracked_dir)
-    theirs = read_blobs(_read_bodies(dirs.repository, fetched))
+    ours = reader.read_dataset(dirs.tracked_dir)
+    theirs = reader.read_blobs(_read_bodies(dirs.repository, fetched))
     for row in ours.rows.values():
         if row.get("kind") == "tombstone":
             theirs.forgotten.add_tombstone(row)
@@ -126,15 +117,17 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
     )
     if not lines:
         return PullResult(len(refs), 0, "")
-    number = free_number(path.read_bytes()[:100] for path in shard_files(dirs.tracked_dir))
+    number = reader.free_number(
+        path.read_bytes()[:100] for path in reader.shard_files(dirs.tracked_dir)
+    )
     day = max(
         str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values()
     )
     # An extraction reads tombstones only from shards with this prefix.
     has_tombstones = any(row.get("kind") == "tombstone" for row in theirs.rows.values())
-    prefix = f"{GONE}-" if has_tombstones else ""
+    prefix = f"{reader.GONE}-" if has_tombstones else ""
     session = f"{prefix}pulled-{writer_name(dirs.state_dir)}"
-    shard = name_shard(session, indent_lines(lines, number), day)
+    shard = reader.name_shard(session, reader.indent_lines(lines, number), day)
     write_bodies(dirs, [shard], redactor)
     return PullResult(len(refs), len(lines), shard.name)
 
@@ -150,9 +143,11 @@ def measure_safety(dirs: DatasetDirs) -> RemoteSafety:
     tracked = tree_files(dirs.repository, branch, TRACKED)
     pushed = _shard_names(dirs.repository, clone.pushed_commit) if clone.pushed_commit else set()
     safe = {path.rpartition("/")[2] for path in tracked} | pushed
-    shards = [path.name for path in shard_files(dirs.tracked_dir)]
-    last_safe = max(_last_ms(read_blobs(_read_bodies(dirs.repository, tracked))), clone.pushed_rev)
-    last = _last_ms(read_dataset(dirs.tracked_dir))
+    shards = [path.name for path in reader.shard_files(dirs.tracked_dir)]
+    last_safe = max(
+        _last_ms(reader.read_blobs(_read_bodies(dirs.repository, tracked))), clone.pushed_rev
+    )
+    last = _last_ms(reader.read_dataset(dirs.tracked_dir))
     return RemoteSafety(last, last_safe, len(shards), sum(name not in safe for name in shards))
 
 
@@ -165,7 +160,7 @@ def _read_bodies(repository: Repository, files: dict[str, str]) -> dict[str, byt
     return {path: bodies[blob] for path, blob in files.items() if blob in bodies}
 
 
-def _last_ms(dataset: DatasetReader) -> int:
+def _last_ms(dataset: reader.DatasetReader) -> int:
     return max(
         (rev_of(row) for row in dataset.rows.values() if row.get("kind") == "session"), default=0
     )

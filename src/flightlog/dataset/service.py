@@ -12,16 +12,10 @@ import msgspec
 from flightlog.archive.archive import Archive, SessionFiles, open_archive
 from flightlog.dataset import remote, retention, stats
 from flightlog.dataset.compact import Compaction, compact_and_commit, compact_dataset
+from flightlog.dataset.extract import sync
 from flightlog.dataset.extract.commits import judgment_rows
 from flightlog.dataset.extract.consent import permitted_rows, values_of
 from flightlog.dataset.extract.extract import ExtractContext, ExtractOptions, capture_session
-from flightlog.dataset.extract.sync import (
-    SyncReport,
-    is_inside,
-    iter_own_sessions,
-    sync_commits,
-    sync_dataset,
-)
 from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
 from flightlog.dataset.reader import GONE, check_judgment, read_dataset, shard_files
 from flightlog.dataset.rows import NAMES, Row, format_row_time
@@ -48,7 +42,7 @@ def extract_session_rows(
 ) -> int:
     """Extract a settled session if its repository collects rows; then push if enabled."""
     top = None if is_off(runtime) else find_collecting_root(Path(cwd))
-    if top is None or not is_inside(cwd, top):
+    if top is None or not sync.is_inside(cwd, top):
         return 0
     allowed = allowed_writes(runtime, top, own_hook=_ran_own_hook(runtime, recording, top))
     if not allowed:
@@ -56,7 +50,7 @@ def extract_session_rows(
     dirs = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
     writer_name(dirs.state_dir, os.urandom(4).hex())
     context = make_extract_context(runtime, dirs, archive, allowed)
-    rows = capture_session(context, recording, is_ended=is_ended).rows + sync_commits(context)
+    rows = capture_session(context, recording, is_ended=is_ended).rows + sync.sync_commits(context)
     if "push" in allowed:
         push_if_enabled(runtime, dirs)
     return rows
@@ -141,15 +135,15 @@ def require_dataset(runtime: Runtime) -> DatasetDirs:
 
 def sync_repository(
     runtime: Runtime, dirs: DatasetDirs, allowed: frozenset[str] = PERSON
-) -> SyncReport:
+) -> sync.SyncReport:
     """Write every missing row; a person who starts a dataset here allows rows from now on."""
     if is_off(runtime):
-        return SyncReport(0, 0, (), 0, load_options(runtime, dirs).words)
+        return sync.SyncReport(0, 0, (), 0, load_options(runtime, dirs).words)
     if allowed == PERSON and not dirs.tracked_dir.is_dir():
         open_trust(runtime).allow_rows(dirs.repository.top)
     context = make_extract_context(runtime, dirs, None, allowed)
     default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
-    return sync_dataset(context, iter_own_sessions(context.archive, dirs), default)
+    return sync.sync_dataset(context, sync.iter_own_sessions(context.archive, dirs), default)
 
 
 def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
@@ -167,10 +161,10 @@ def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
     recent = runtime.clock.now_ms() - DAY_MS
     sessions = (
         session
-        for session in iter_own_sessions(context.archive, dirs)
+        for session in sync.iter_own_sessions(context.archive, dirs)
         if session.changed_ms >= recent
     )
-    return sync_commits(context, sessions)
+    return sync.sync_commits(context, sessions)
 
 
 class CompactMode(Enum):

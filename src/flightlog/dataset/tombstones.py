@@ -9,17 +9,8 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from flightlog.dataset import rows
 from flightlog.dataset.extract.consent import withhold_words
-from flightlog.dataset.rows import (
-    WITHHELD,
-    Row,
-    TombstoneRow,
-    encode_row,
-    format_row_time,
-    key_of,
-    short_session_id,
-    to_dict,
-)
 
 _NEVER = frozenset({"tombstone", "generation"})
 _FILE_ACTIONS = frozenset({"read", "edit"})  # a file name does not count as words
@@ -37,22 +28,22 @@ class TombstoneRules:
         self._times: set[tuple[str, str]] = set()
         self._silent_until = ""
 
-    def add_tombstone(self, row: Row) -> None:
+    def add_tombstone(self, row: rows.Row) -> None:
         """Add the rules of one tombstone; fields of the wrong type are ignored."""
         if row.get("row_id"):
             self.keys.add(str(row["row_id"]))
-        session = short_session_id(str(row.get("session") or ""))
+        session = rows.short_session_id(str(row.get("session") or ""))
         since, before = str(row.get("since") or ""), str(row.get("before") or "")
         if session:
             (self._sessions if row.get("is_whole_session") is True else self._untitled).add(session)
         self._chats.update(_only_texts(row.get("chats")))
         self._subagents.update(_only_texts(row.get("subagents")))
-        if before and row.get("words") == WITHHELD:
+        if before and row.get("words") == rows.WITHHELD:
             self._silent_until = max(self._silent_until, before)
         elif before:
             self._times.add((since, before))
 
-    def covers_row(self, row: Row) -> bool:
+    def covers_row(self, row: rows.Row) -> bool:
         """Return whether a row is removed."""
         kind = str(row.get("kind"))
         if kind in _NEVER:
@@ -68,13 +59,13 @@ class TombstoneRules:
             )
         return (
             is_of_chat
-            or key_of(row) in self.keys
+            or rows.key_of(row) in self.keys
             # Commits belong to the repository.
             or (kind != "commit" and short_session_of(row) in self._sessions)
             or all(map(self._is_in_time, _times_of(row)))
         )
 
-    def strip_row(self, row: Row) -> Row:
+    def strip_row(self, row: rows.Row) -> rows.Row:
         """Return a row without its removed words; the same object if it lost none."""
         times = _times_of(row)
         # Also a row without a time.
@@ -85,11 +76,8 @@ class TombstoneRules:
         if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_removed):
             return row
         stripped = withhold_words(row)
-        if (
-            stripped.get("kind") == "action"
-            and str(stripped.get("action_type")) not in _FILE_ACTIONS
-            and stripped.get("target")
-        ):
+        is_of_file = str(stripped.get("action_type")) in _FILE_ACTIONS
+        if stripped.get("kind") == "action" and not is_of_file and stripped.get("target"):
             stripped["target_chars"] = len(str(stripped["target"]))
             stripped["target"] = None
         return row if stripped == row else stripped
@@ -103,32 +91,34 @@ class TombstoneRules:
         return (
             key in self.keys
             or name in self._chats
-            or (bool(session) and short_session_id(session) in self._sessions)
+            or (bool(session) and rows.short_session_id(session) in self._sessions)
         )
 
     def _is_in_time(self, time: str) -> bool:
         return any(since <= time < before for since, before in self._times) if time else False
 
 
-def make_tombstone(reason: str, now_ms: int, **rule: Any) -> Row:
+def make_tombstone(reason: str, now_ms: int, **rule: Any) -> rows.Row:
     """Return a tombstone of a row (`row_id`) or of a rule.
 
     A rule consists of `session`, `is_whole_session`, `chats`, `subagents`, `since`, `before` and
     `words`. Equal rules have equal ids.
     """
-    name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
-    timestamp = format_row_time(now_ms)
-    return to_dict(
-        TombstoneRow(id=f"forget-{name}", timestamp=timestamp, reason=reason, rev=now_ms, **rule)
+    name = hashlib.sha256(rows.encode_row(rule)).hexdigest()[:12]
+    timestamp = rows.format_row_time(now_ms)
+    return rows.to_dict(
+        rows.TombstoneRow(
+            id=f"forget-{name}", timestamp=timestamp, reason=reason, rev=now_ms, **rule
+        )
     )
 
 
-def short_session_of(row: Row) -> str:
+def short_session_of(row: rows.Row) -> str:
     """Return the short id of a row's session, or ""."""
-    return short_session_id(str(row.get("session") or row.get("session_id") or ""))
+    return rows.short_session_id(str(row.get("session") or row.get("session_id") or ""))
 
 
-def _times_of(row: Row) -> list[str]:
+def _times_of(row: rows.Row) -> list[str]:
     """Return the start of a row's event and, for a session, its end; "" if unknown."""
     if row.get("kind") == "session":
         return [

@@ -214,10 +214,8 @@ def _collect_session(
     if (path / "run_meta.json").exists() or not write:
         state = "there already" if (path / "run_meta.json").exists() else "not collected"
         return CollectResult(recording.session, path.name, state)
-    session, threads = (
-        archive.read_session(recording.session),
-        archive.thread_contexts(recording.session),
-    )
+    session = archive.read_session(recording.session)
+    threads = archive.thread_contexts(recording.session)
     recorded = CollectedSession(session, dict(_iter_session_files(recording)), threads)
     collect_run(path, recorded, _creator(runtime))
     return CollectResult(recording.session, path.name, "collected")

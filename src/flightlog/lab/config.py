@@ -144,9 +144,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for wrong session numbers or an engine without its settings."""
-        if [session.session_index for session in self.sessions] != list(
-            range(1, len(self.sessions) + 1)
-        ):
+        if any(session.session_index != at for at, session in enumerate(self.sessions, 1)):
             raise ValueError("session_index counts from 1 without a gap, in order")
         if not self.sessions:
             raise ValueError("a run needs at least one session")
@@ -168,9 +166,8 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 "run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit"
             )
-        if self.memory_file and (
-            self.memory_file.startswith("/") or ".." in self.memory_file.split("/")
-        ):
+        memory_file = self.memory_file or ""
+        if memory_file.startswith("/") or ".." in memory_file.split("/"):
             raise ValueError("memory_file is a path inside work_dir")
 
 

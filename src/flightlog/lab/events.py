@@ -13,6 +13,13 @@ class RunEventBase(Struct, frozen=True, tag_field="kind", tag="event"):
     """Base of all events: the tag."""
 
 
+class AttemptEventBase(RunEventBase, frozen=True):
+    """Base of all events of one attempt at a session."""
+
+    session: str
+    attempt: int
+
+
 class RunStarted(RunEventBase, frozen=True, tag="run_started"):
     """A run was created; its configuration is final and no agent has started."""
 
@@ -91,11 +98,9 @@ class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     arm: str = ""
 
 
-class BranchCertified(RunEventBase, frozen=True, tag="certified"):
+class BranchCertified(AttemptEventBase, frozen=True, tag="certified"):
     """A branch was compared with the recording before its first request was sent."""
 
-    session: str
-    attempt: int
     verdict: str
     method: str
     first_difference: str = ""
@@ -108,21 +113,17 @@ class BranchCertified(RunEventBase, frozen=True, tag="certified"):
     sent_requests: int = 0
 
 
-class LaterRequestsCompared(RunEventBase, frozen=True, tag="later_compared"):
+class LaterRequestsCompared(AttemptEventBase, frozen=True, tag="later_compared"):
     """Later requests of a branch, as long as the model repeated what it said in the recording."""
 
-    session: str
-    attempt: int
     compared: int
     equal: int
     first_difference: str = ""
 
 
-class SessionVerified(RunEventBase, frozen=True, tag="verified"):
+class SessionVerified(AttemptEventBase, frozen=True, tag="verified"):
     """A verifier checked the files that a session left."""
 
-    session: str
-    attempt: int
     name: str
     passed: bool
     exit_code: int
@@ -130,11 +131,9 @@ class SessionVerified(RunEventBase, frozen=True, tag="verified"):
     output: str = ""
 
 
-class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
+class RunSessionStarted(AttemptEventBase, frozen=True, tag="session_started"):
     """An agent is about to start; `tree` is the snapshot of its files."""
 
-    session: str
-    attempt: int
     session_id: str
     tree: str
     parent: str = ""
@@ -142,23 +141,19 @@ class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
     has_private_tree: bool = False
 
 
-class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
+class AgentStarted(AttemptEventBase, frozen=True, tag="agent_started"):
     """The agent's process started; `process` includes its start time, so it is unique."""
 
-    session: str
-    attempt: int
     process: str
 
 
-class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
+class SnapshotSaved(AttemptEventBase, frozen=True, tag="saved"):
     """The work tree was saved while request `request_index` was in flight, or, with 0, at the end.
 
     Without captured requests it is saved after tool call `tool_call_id`, and `request_index`
     is only a counter.
     """
 
-    session: str
-    attempt: int
     tree: str
     request_index: int
     subagent: str = ""
@@ -166,20 +161,16 @@ class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
     tool_call_id: str = ""
 
 
-class CostRecorded(RunEventBase, frozen=True, tag="spent"):
+class CostRecorded(AttemptEventBase, frozen=True, tag="spent"):
     """A response was paid for."""
 
-    session: str
-    attempt: int
     cost_usd: float
     message_id: str = ""
 
 
-class RunSessionEnded(RunEventBase, frozen=True, tag="session_ended"):
+class RunSessionEnded(AttemptEventBase, frozen=True, tag="session_ended"):
     """An agent ended and its output was collected."""
 
-    session: str
-    attempt: int
     stop_reason: str
     tree: str
     exit_code: int | None = None
@@ -189,11 +180,9 @@ class RunSessionEnded(RunEventBase, frozen=True, tag="session_ended"):
     session_id: str = ""
 
 
-class RunSessionSummarized(RunEventBase, frozen=True, tag="session_counted"):
+class RunSessionSummarized(AttemptEventBase, frozen=True, tag="session_counted"):
     """The counts of an ended session were computed and its output files written."""
 
-    session: str
-    attempt: int
     step_count: int
     turn_count: int
     tool_call_count: int

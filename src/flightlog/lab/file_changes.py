@@ -63,9 +63,8 @@ def iter_intervals(
     timeline = _Timeline(calls, session, hooked=any(snapshot.tool_call_id for snapshot in saved))
     before = start
     last = 0
-    for snapshot in sorted(
-        saved, key=lambda snapshot: (snapshot.request_index == 0, snapshot.request_index)
-    ):
+    # Index 0 is the end of the session.
+    for snapshot in sorted(saved, key=lambda item: (not item.request_index, item.request_index)):
         yield timeline.interval_between(before, snapshot, last)
         before = snapshot.tree
         last = snapshot.request_index or last
@@ -137,9 +136,7 @@ class _Timeline:
             )
         owner, call = owners[0]
         earlier = self._all[: self._all.index(owner)]
-        if any(
-            _leaves_running(other) for step_owner in earlier for other in step_owner.step.tool_calls
-        ):
+        if any(_leaves_running(call) for owner in earlier for call in owner.step.tool_calls):
             return ChangeInterval(
                 before, saved.tree, owner, "background", saved.at_ms, has_background=True
             )

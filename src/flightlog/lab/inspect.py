@@ -260,14 +260,9 @@ def _inspect_run(run: RunStore, programs: str) -> dict[str, Any]:
 
 def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
     meta = run_meta(session.run.name, session.run.config, session.run.state)
-    session_meta = next(
-        meta_row
-        for meta_row in meta["sessions"]
-        if meta_row["session_dir"] == session.planned.session_dir
-    )
-    change_counts: dict[str | None, int] = {}
-    for entry in session.iter_changes():
-        change_counts[entry["message_id"]] = change_counts.get(entry["message_id"], 0) + 1
+    session_dir = session.planned.session_dir
+    session_meta = next(row for row in meta["sessions"] if row["session_dir"] == session_dir)
+    change_counts = Counter(entry["message_id"] for entry in session.iter_changes())
     turns = [
         {
             "turn": number,
@@ -277,7 +272,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
             "tools": [call.name for call in step.tool_calls],
             "cost_usd": step.cost_usd,
             "cost_source": step.cost.source.value,
-            "files_changed": change_counts.get(step.message_id, 0),
+            "files_changed": change_counts[step.message_id],
         }
         for number, step in enumerate(session.own_steps(subagent), 1)
     ]

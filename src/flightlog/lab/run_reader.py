@@ -172,15 +172,13 @@ class RunSession:
             yield from changelog.iter_changelog_entries(self._trees, interval, head, number)
 
     def _iter_reported_changes(self, step: Step | None) -> Iterator[dict[str, Any]]:
+        if not self.lineage or not self.session:
+            return
         for subagent in self.list_threads():
-            for own_step in self.own_steps(subagent):
-                if (
-                    (step is None or own_step.message_id == step.message_id)
-                    and self.lineage
-                    and self.session
-                ):
-                    step_id, cwd = self.lineage.step_id(subagent, own_step), self.session.cwd
-                    yield from file_changes.iter_reported_changes(subagent, own_step, step_id, cwd)
+            for own in self.own_steps(subagent):
+                if step is None or own.message_id == step.message_id:
+                    step_id, cwd = self.lineage.step_id(subagent, own), self.session.cwd
+                    yield from file_changes.iter_reported_changes(subagent, own, step_id, cwd)
 
     @property
     def _agent_name(self) -> str:

@@ -25,13 +25,7 @@ from flightlog.lab.store import RunStore
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import is_loopback
 from flightlog.model.runtime import Runtime
-from flightlog.privacy.trust import (
-    ADDRESS,
-    ConsentTarget,
-    address_target,
-    consent_needed,
-    open_trust,
-)
+from flightlog.privacy import trust
 from flightlog.store.files import contained_in_project
 
 RUNS = "runs"
@@ -55,7 +49,7 @@ def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> R
 
 def remember_run(runtime: Runtime, digest: str) -> None:
     """Record the digest of a run's `config.yaml` as the person's own."""
-    open_trust(runtime).grant(f"run {digest}", {})
+    trust.open_trust(runtime).grant(f"run {digest}", {})
 
 
 def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> None:
@@ -64,23 +58,25 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
     Without `digest` the run is about to be created by the person.
     """
     run = run_target(runtime, path, config, digest)
-    address = run.allows[ADDRESS]
+    address = run.allows[trust.ADDRESS]
     if digest and not run.is_trusted:
-        raise consent_needed(
+        raise trust.consent_needed(
             run,
             f"this run was not started here; its key would go to {address[:100]}: {path.name[:60]}",
         )
     if config.scenario is None:
         resolve_upstream(config, runtime.environ)  # raises for a key of another address
-    allowed_address = open_trust(runtime).consent_for(run.subject).address
-    target = address_target(runtime, address)
+    allowed_address = trust.open_trust(runtime).consent_for(run.subject).address
+    target = trust.address_target(runtime, address)
     if (
         address.startswith("http://")
         and not is_loopback(address)
         and allowed_address != address
         and not target.is_trusted
     ):
-        raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
+        raise trust.consent_needed(
+            target, f"the key would be sent without encryption to {address[:100]}"
+        )
 
 
 @contextmanager
@@ -146,11 +142,11 @@ def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore]
     return opened, broken
 
 
-def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
+def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> trust.ConsentTarget:
     subject = f"run {digest}"
-    trusted = bool(open_trust(runtime).consent_for(subject).digest)
+    trusted = bool(trust.open_trust(runtime).consent_for(subject).digest)
     allows = _run_effects(runtime, config)
-    return ConsentTarget("run", str(path.resolve()), subject, allows, trusted)
+    return trust.ConsentTarget("run", str(path.resolve()), subject, allows, trusted)
 
 
 def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
@@ -158,7 +154,7 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     address = config.base_url or resolve_upstream(config, runtime.environ) or config.provider
     if config.scenario is not None:
         address = "a scripted model on this machine"
-    effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}
+    effects: dict[str, Any] = {trust.ADDRESS: address.rstrip("/"), "works in": config.work_dir}
     agent = f"{config.engine}, {config.permission_mode}, tools {', '.join(config.allowed_tools)}"
     effects["agent"] = list(config.command) if config.engine == "command" else agent
     effects |= {"arguments": list(config.args)} if config.args else {}
@@ -166,10 +162,8 @@ def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     effects |= {"MCP servers": config.mcp_config} if config.mcp_config else {}
     if config.load_project_settings:
         effects["project settings"] = "hooks and servers of the work directory are started"
-    for name, commands in (
-        ("before", config.pre_run_commands),
-        ("after", config.post_run_commands),
-    ):
+    phases = {"before": config.pre_run_commands, "after": config.post_run_commands}
+    for name, commands in phases.items():
         effects |= {
             f"{name} {number}": command.command for number, command in enumerate(commands, 1)
         }

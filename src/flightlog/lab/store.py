@@ -23,6 +23,7 @@ All paths are relative to the run's directory, so a run can be moved.
 import hashlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 from msgspec import Struct
@@ -192,10 +193,8 @@ def create_run(
 
     `remember` gets the digest of the configuration, which identifies the run as the person's own.
     """
-    if not create_dir(path) and any(
-        entry.name[:1] != "." or entry.suffix != ".tmp" for entry in path.iterdir()
-    ):
-        # A process that died before it wrote the configuration leaves nothing, or a temporary file.
+    # A process that died before it wrote the configuration leaves nothing, or a temporary file.
+    if not create_dir(path) and not all(fnmatch(file.name, ".*.tmp") for file in path.iterdir()):
         hint = f"choose another --run-name, or continue it: flightlog lab run --resume {path.name}"
         raise Conflict(f"a run of this name exists: {path}", hint=hint)
     # Runs hold private text, so git ignores them unless a person decides otherwise.

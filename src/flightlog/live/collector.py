@@ -303,10 +303,7 @@ class LiveCollector:
                 _restore_unchanged_times(before.get(name), session)
             state.auth_profiles = _merge_profiles(state.auth_profiles, profiles)
             # Sessions keep their order in the file; new ones follow.
-            order = [name for name in before if name in now] + [
-                name for name in now if name not in before
-            ]
-            state.sessions = [now[name] for name in order]
+            state.sessions = [now[name] for name in {**before, **now} if name in now]
             state.thresholds = state.thresholds or health.default_thresholds()
             state.metadata = True
             return state

@@ -13,13 +13,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.hooks import (
-    ClientStatus,
-    StatusLimit,
-    is_notice,
-    read_new_status,
-    read_tool_name,
-)
+from flightlog.agents.claude_code import hooks
 from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.hooks.statusline_segments import compaction_point, context_percent
@@ -75,7 +69,7 @@ class ObservedSession(Struct):
     last_event: str = ""
     event_ms: int = 0
     last_tool: str = ""
-    status: ClientStatus | None = None
+    status: hooks.ClientStatus | None = None
     message_count: int = 0
     last_message: str = ""
     model: str = ""
@@ -99,7 +93,7 @@ class ObserverState(Struct):
     samples: dict[str, list[LimitSample]] = {}
     cleanup_ms: int = 0
 
-    def record_limits(self, name: str, status: ClientStatus) -> None:
+    def record_limits(self, name: str, status: hooks.ClientStatus) -> None:
         """Keep the limits that a payload reports for the profile `name`."""
         limits, at_ms = status.payload.rate_limits, status.at_ms
         if limits is None:
@@ -117,7 +111,7 @@ class ObserverState(Struct):
                 del samples[:-SAMPLES_MAX]
 
 
-def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None:
+def _vendor_window(limit: hooks.StatusLimit | None, at_ms: int) -> VendorWindow | None:
     if limit is None or limit.used_percentage is None:
         return None
     used_percent = round(limit.used_percentage, 1)
@@ -126,14 +120,14 @@ def _vendor_window(limit: StatusLimit | None, at_ms: int) -> VendorWindow | None
 
 def update_observation(
     memo: ObservedSession, folder: str, recording: SessionFiles | None
-) -> list[ClientStatus]:
+) -> list[hooks.ClientStatus]:
     """Bring an observation up to date; return the new status payloads."""
     records, memo.hooks_offset = read_new_hook_records(folder, memo.hooks_offset)
     for record in records:
-        if record.at_ms >= memo.event_ms and not is_notice(record):
+        if record.at_ms >= memo.event_ms and not hooks.is_notice(record):
             memo.last_event, memo.event_ms = record.event, record.at_ms
-            memo.last_tool = one_line(read_tool_name(record), _NAME_CHARS_MAX)
-    fresh, memo.status_offset = read_new_status(folder, memo.status_offset)
+            memo.last_tool = one_line(hooks.read_tool_name(record), _NAME_CHARS_MAX)
+    fresh, memo.status_offset = hooks.read_new_status(folder, memo.status_offset)
     if fresh:
         memo.status = fresh[-1]
     main = recording.main if recording else None
@@ -142,7 +136,7 @@ def update_observation(
     return fresh
 
 
-def switch_time(before: ClientStatus | None, status: ClientStatus) -> int:
+def switch_time(before: hooks.ClientStatus | None, status: hooks.ClientStatus) -> int:
     """Return from when on the account of `status` pays.
 
     The client reports after each response. If the cost grew since the last report, the responses in

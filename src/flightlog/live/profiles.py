@@ -17,16 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from flightlog.agents.claude_code.hooks import ClientStatus
-from flightlog.live.billing import (
-    SAME_WINDOW_MS,
-    WEEK_MS,
-    Payment,
-    ProfileLimits,
-    compute_billing,
-    divide_bucket,
-    newest_limits,
-    split_cost,
-)
+from flightlog.live import billing
 from flightlog.live.events import AccountBound, BillingHistory, Event, ProfileBilled, ProfileEdited
 from flightlog.live.observe import ObserverState, switch_time
 from flightlog.live.state import (
@@ -175,7 +166,7 @@ def _match_by_window(
     """Tell accounts without a fingerprint apart by the end of their week, which does not move."""
     ends = {profile.profile_id: _week_end(profile) for profile in profiles}
     for name, end in ends.items():
-        if end and abs(end - hints.week_reset_ms) <= SAME_WINDOW_MS:
+        if end and abs(end - hints.week_reset_ms) <= billing.SAME_WINDOW_MS:
             return ProfileMatch(name, "fingerprint")
     if current and ends.get(current, 0) > hints.now_ms:
         number = 2
@@ -267,12 +258,12 @@ class ProfileLedger:
         self, digests: Iterable[UsageDigest], load_rows: LoadRows, zone: tzinfo
     ) -> list[AuthProfile]:
         """Compute the billing of each profile; `load_rows` returns the responses of a session."""
-        payments: dict[str, list[Payment]] = defaultdict(list)
+        payments: dict[str, list[billing.Payment]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
         for digest in digests:
             for name, payment in self._iter_payments(digest, load_rows):
                 payments[name].append(payment)
-                if payment.last_ms >= self.now_ms - WEEK_MS:
+                if payment.last_ms >= self.now_ms - billing.WEEK_MS:
                     sessions[name].add(digest.session)
         if not self.profiles:
             self._ensure_profile(DEFAULT_PROFILE, "auto")
@@ -281,13 +272,13 @@ class ProfileLedger:
             own = profile.thresholds or Thresholds()
             budget = own.cost_block_usd or everywhere.cost_block_usd
             samples = self.observer.samples.get(name, ())
-            limits = ProfileLimits(self._newest_limits(profile), samples, budget)
+            limits = billing.ProfileLimits(self._newest_limits(profile), samples, budget)
             last_ms = max((payment.last_ms for payment in payments[name]), default=0)
             # What an older program counted stays until this profile is used again.
             if profile.billing.cost_source == MIGRATED and last_ms <= profile.billing.last_fetched:
                 with_freshness(profile, self.now_ms)
             else:
-                profile.billing = compute_billing(payments[name], limits, self.now_ms, zone)
+                profile.billing = billing.compute_billing(payments[name], limits, self.now_ms, zone)
                 profile.metadata.total_sessions = len(sessions[name])
             profile.metadata.last_used = max(profile.metadata.last_used or 0, last_ms) or None
         return list(self.profiles.values())
@@ -307,7 +298,7 @@ class ProfileLedger:
         parts = self.history.segments.get(session, [])
         if len(parts) < 2:
             return None
-        costs = split_cost([self._segment_usd[session, since] for since, _, _ in parts])
+        costs = billing.split_cost([self._segment_usd[session, since] for since, _, _ in parts])
         return [
             ProfileSwitch(profile, since, cost)
             for (since, profile, _), cost in zip(parts, costs, strict=True)
@@ -315,7 +306,7 @@ class ProfileLedger:
 
     def _iter_payments(
         self, digest: UsageDigest, load_rows: LoadRows
-    ) -> Iterable[tuple[str, Payment]]:
+    ) -> Iterable[tuple[str, billing.Payment]]:
         parts = self.history.segments.get(digest.session, [])
         cuts = [since for since, _, _ in parts[1:]]
         # Without a recorded payer one profile pays for the whole session.
@@ -324,9 +315,11 @@ class ProfileLedger:
         for bucket in digest.buckets:
             usd = bucket.cost_usd or 0.0
             total += usd
-            payments = [Payment(bucket.first_ms, bucket.last_ms, usd, bucket.usage.total_tokens)]
+            payments = [
+                billing.Payment(bucket.first_ms, bucket.last_ms, usd, bucket.usage.total_tokens)
+            ]
             if any(bucket.first_ms < cut <= bucket.last_ms for cut in cuts):
-                payments = divide_bucket(bucket, cuts, load_rows(digest.session))
+                payments = billing.divide_bucket(bucket, cuts, load_rows(digest.session))
             for payment in payments:
                 since, name = usual or self._find_payer(parts, payment.first_ms)
                 self._segment_usd[digest.session, since] += payment.cost_usd
@@ -386,7 +379,7 @@ class ProfileLedger:
         same = [other for other in self.place.others if other.billing_fingerprint == account]
         reported = [self.observer.limits.get(profile.profile_id)]
         reported += [other.billing.limits for other in same if account]
-        return newest_limits(reported, self.now_ms)
+        return billing.newest_limits(reported, self.now_ms)
 
     def _record_event(self, event: Event) -> None:
         self.history.add_event(event)

@@ -154,9 +154,8 @@ def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple
     configured = find_config_dirs(runtime)
     notes = []
     for live in _used_directories(runtime):
-        if str(live.config_dir) in configured and (
-            not only or any(path.is_relative_to(live.config_dir) for path in paths)
-        ):
+        is_due = not only or any(path.is_relative_to(live.config_dir) for path in paths)
+        if is_due and str(live.config_dir) in configured:
             try:
                 collect_live_state(live, archive, CollectDepth(only=only, durable=False))
             except FlightlogError as error:

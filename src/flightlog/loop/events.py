@@ -13,6 +13,13 @@ from flightlog.loop.plan.schema import Budgets, LoopConfig
 Result = Literal["success", "failure", "timeout", "interrupted", "limited", "budget", "cut"]
 
 
+class TaskAttemptEvent(Struct, frozen=True, tag_field="kind", tag="attempt"):
+    """Base of the events of one attempt at a task."""
+
+    task: str
+    attempt: int
+
+
 class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
     """A session begins, with everything that influences its decisions apart from the plan."""
 
@@ -58,33 +65,27 @@ class DecisionMade(Struct, frozen=True, tag_field="kind", tag="decision"):
     decision_type: str = "action_selection"
 
 
-class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
+class TaskStarted(TaskAttemptEvent, frozen=True, tag="task_start"):
     """An attempt begins; `effect_id` is the same for all attempts and makes effects idempotent."""
 
-    task: str
-    attempt: int
     mode: Literal["work", "diagnose", "delegate"]
     effect_id: str
 
 
-class AttemptRunStarted(Struct, frozen=True, tag_field="kind", tag="run_start"):
+class AttemptRunStarted(TaskAttemptEvent, frozen=True, tag="run_start"):
     """The process of an attempt starts; after an interruption the same attempt starts again.
 
     `snapshot` is the work tree before it. `is_resumed` says that the agent continues its session.
     """
 
-    task: str
-    attempt: int
     snapshot: str = ""
     agent_session: str = ""
     is_resumed: bool = False
 
 
-class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
+class UsageRecorded(TaskAttemptEvent, frozen=True, tag="usage"):
     """One response of a model; `cost_usd` is None if its price is unknown."""
 
-    task: str
-    attempt: int
     message_id: str
     model: str
     total_tokens: int
@@ -92,25 +93,21 @@ class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
     calls: int = 1
 
 
-class TaskReported(Struct, frozen=True, tag_field="kind", tag="report"):
+class TaskReported(TaskAttemptEvent, frozen=True, tag="report"):
     """One line a task wrote to `$FLIGHTLOG_REPORT`."""
 
-    task: str
-    attempt: int
     report_type: str
     name: str = ""
     value: Any = None
 
 
-class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
+class AttemptEnded(TaskAttemptEvent, frozen=True, tag="attempt_end"):
     """An attempt ended; the verify commands decide whether its result is right.
 
     `cut` means that its runner was killed; the next runner records it. `question` is what the
     agent asked, `changes` are changed files with the lines added and removed.
     """
 
-    task: str
-    attempt: int
     result: Result
     duration_s: float
     exit_code: int | None = None
@@ -132,14 +129,12 @@ class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
     changes: tuple[tuple[str, int | None, int | None], ...] = ()
 
 
-class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
+class TaskVerified(TaskAttemptEvent, frozen=True, tag="verify"):
     """Result of the verify commands with their exit codes; None means the tool is missing.
 
     `artifacts` are the declared output artifacts that exist.
     """
 
-    task: str
-    attempt: int
     passed: bool
     commands: tuple[tuple[str, int | None], ...] = ()
     missing_tools: tuple[str, ...] = ()
@@ -177,11 +172,9 @@ class TaskReopened(Struct, frozen=True, tag_field="kind", tag="task_redo"):
     is_restored: bool = False
 
 
-class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
+class RecoveryStarted(TaskAttemptEvent, frozen=True, tag="error_recovery"):
     """The action that follows a failure."""
 
-    task: str
-    attempt: int
     action: str
     reason: str
     wait_s: float = 0.0

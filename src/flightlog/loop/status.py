@@ -277,10 +277,8 @@ def _table_lines(state: LoopState, rows: Sequence[session_overview.TaskRow]) -> 
     lines = [f"  {'task':<8} {'name':<28} {'outcome':<12} {'tries':>5} {'time':>12} {'USD':>9}"]
     for row in rows[:_ROWS_MAX]:
         figures = f"{row.attempts:>5} {session_overview.format_duration(row.duration_s):>12}"
-        outcome, cost = (
-            session_overview.task_outcome(state, row.id),
-            session_overview.format_cost(row.cost_usd),
-        )
+        outcome = session_overview.task_outcome(state, row.id)
+        cost = session_overview.format_cost(row.cost_usd)
         name = one_line(row.name, 28)
         lines.append(f"  {row.id:<8} {name:<28} {outcome:<12} {figures} {cost:>9}")
         if row.cause:

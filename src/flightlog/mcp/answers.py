@@ -20,14 +20,8 @@ from flightlog.agents.recordings import find_agent_dirs
 from flightlog.analysis.cache import TTL_MS, judge_requests, total_outcomes
 from flightlog.analysis.requests import list_requests, read_sent_requests
 from flightlog.app.runtime import open_runtime
+from flightlog.archive import search
 from flightlog.archive.archive import open_archive
-from flightlog.archive.search import (
-    SearchResult,
-    cut_snippet,
-    find_passage,
-    locate_results,
-    parse_query,
-)
 from flightlog.live.observe import ObservedSession, context_usage
 from flightlog.live.state import Thresholds
 from flightlog.mcp.file_history import answer_file_history
@@ -117,7 +111,7 @@ def _answer_search(scope: SessionScope, arguments: ToolArguments, answer: ToolAn
     limit = arguments.get_count("limit", HITS_DEFAULT, HITS_MAX) or HITS_DEFAULT
     typed = arguments.get_text("query", required=True)
     read_time = partial(parse_since, now_ms=runtime.clock.now_ms(), zone=runtime.zone)
-    query = parse_query(typed, read_time, is_whole=True)
+    query = search.parse_query(typed, read_time, is_whole=True)
     if not query.match:
         raise Invalid("nothing to search for", hint="give a word, or call sessions")
     costs = {} if query.matches_cost(None) else scope.read_costs(scope.sessions)
@@ -132,7 +126,7 @@ def _answer_search(scope: SessionScope, arguments: ToolArguments, answer: ToolAn
     ]
     limits = MatchLimits(4 * limit if query.since_ms else limit, HITS_PER_SESSION)
     matches, total, is_all = scope.search_records(query.match, sessions, limits)
-    begins = parse_query(typed, read_time).match
+    begins = search.parse_query(typed, read_time).match
     if len(matches) < limit and begins != query.match:  # five times the work of whole words
         matches, total, is_all = scope.search_records(begins, sessions, limits)
     shown = [match for match in matches if match.at_ms >= query.since_ms][:limit]
@@ -143,13 +137,13 @@ def _answer_search(scope: SessionScope, arguments: ToolArguments, answer: ToolAn
         )
         for match in shown
     ]
-    results = [SearchResult(match, text) for match, text in zip(shown, texts, strict=True)]
-    for hit in locate_results(scope.archive, results, {}):
+    results = [search.SearchResult(match, text) for match, text in zip(shown, texts, strict=True)]
+    for hit in search.locate_results(scope.archive, results, {}):
         found, text = scope.sessions[hit.session], hit.snippet
         answer.add_line(
             f"{hit.address}  {agent_label(hit.agent)}, {describe_time(scope, hit.at_ms or 0)}"
         )
-        start = find_passage(text, query.words, 3 * MARGIN_CHARS)
+        start = search.find_passage(text, query.words, 3 * MARGIN_CHARS)
         cut = partial(_cut_match, words=query.words, is_start=not start)
         answer.add_passage(found, text[start : start + 2 * MARGIN_CHARS], cut)
     if not shown:
@@ -163,7 +157,7 @@ def _cut_match(clean: Redacted[str], *, words: tuple[str, ...], is_start: bool) 
     lower = clean.value.lower()
     if not is_start and not any(word.lower() in lower for word in words):
         return "(what matches is redacted)"
-    return cut_snippet(clean.value, words, SNIPPET_CHARS)
+    return search.cut_snippet(clean.value, words, SNIPPET_CHARS)
 
 
 def _answer_open(scope: SessionScope, arguments: ToolArguments, answer: ToolAnswer) -> str:

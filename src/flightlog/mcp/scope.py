@@ -36,16 +36,10 @@ from flightlog.privacy.service import make_redactor
 from flightlog.sources.protocol import FileListing
 from flightlog.store.files import find_project
 from flightlog.store.git.repository import list_worktrees
+from flightlog.store.index import fulltext
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.fulltext import SCHEMA as FULLTEXT
-from flightlog.store.index.fulltext import (
-    MatchLimits,
-    RecordMatch,
-    ScopedFile,
-    iter_scoped_files,
-    search_files,
-)
 from flightlog.store.index.records import SCHEMA as RECORDS
 from flightlog.store.recordings.reader import raw_lines
 from flightlog.usage.digest import UsageDigest
@@ -174,18 +168,20 @@ class SessionScope:
         raise NotFound(f"no session here begins with {begin}", hint="call search or sessions first")
 
     def search_records(
-        self, match: str, sessions: Iterable[ScopedSession], limits: MatchLimits
-    ) -> tuple[list[RecordMatch], int, bool]:
+        self, match: str, sessions: Iterable[ScopedSession], limits: fulltext.MatchLimits
+    ) -> tuple[list[fulltext.RecordMatch], int, bool]:
         """Return the newest matches, how many files match, and whether that is all."""
         numbers = [number for one in sessions for number in one.numbers]
-        return self._query_index(lambda database: search_files(database, match, numbers, limits))
+        return self._query_index(
+            lambda database: fulltext.search_files(database, match, numbers, limits)
+        )
 
     def find_naming(self, file: str, sessions: Collection[ScopedSession]) -> set[str]:
         """Return those of `sessions` that name a file in a tool call."""
         quoted = file.replace('"', " ").strip("/ ")
         if not any(letter.isalnum() for letter in quoted):
             raise Invalid("not the name of a file", hint="give a path such as src/shop.py")
-        limits = MatchLimits(len(sessions), 1, examined=200_000)
+        limits = fulltext.MatchLimits(len(sessions), 1, examined=200_000)
         matches, _, _ = self.search_records(f'(file : "{quoted}")', sessions, limits)
         return {match.session for match in matches}
 
@@ -252,11 +248,11 @@ class SessionScope:
         raise Unavailable(f"cannot open the index: {self.index_path}", hint="flightlog doctor")
 
     def _iter_sessions(self, database: sqlite3.Connection) -> Iterator[ScopedSession]:
-        rows = iter_scoped_files(database, self.roots)
+        rows = fulltext.iter_scoped_files(database, self.roots)
         for name, files in groupby(rows, key=lambda row: row.session):
             yield self._make_session(name, list(files))
 
-    def _make_session(self, name: str, rows: Sequence[ScopedFile]) -> ScopedSession:
+    def _make_session(self, name: str, rows: Sequence[fulltext.ScopedFile]) -> ScopedSession:
         agent = self._agent_of(rows[0].path)
         files = [
             SessionFile(

@@ -118,9 +118,7 @@ def _settle_recordings(
         except Conflict as error:
             busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
-            if (
-                is_live
-            ):  # otherwise nothing was to be copied, and `verify_sample` reports archive faults
+            if is_live:  # else nothing was to be copied; `verify_sample` reports archive faults
                 failed.append(f"{recording.session}: {error.message}")
     agents = sorted({recording.agent for recording in recordings})
     damage += [fault for agent in agents for fault in verify_sample(Path(runtime.data_dir), agent)]

@@ -21,12 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.claude_code.stream import (
-    ResultRecord,
-    has_reply,
-    read_result,
-    read_tool_calls,
-)
+from flightlog.agents.claude_code import stream
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, Driver
 from flightlog.model.errors import UNREADABLE, Unavailable
 from flightlog.model.output_files import OutputFile, Tier
@@ -180,9 +175,9 @@ class Analyst:
         Raise `Unavailable` if the agent fails or exceeds `TIMEOUT_S`.
         """
         outcome = self._run_prompt(prompt)
-        for call in read_tool_calls(outcome.records):
+        for call in stream.read_tool_calls(outcome.records):
             self._log.append_call(format_utc_ms(self._store.now_ms()), *call)
-        result = read_result(outcome.records)
+        result = stream.read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
         error: logs.ErrorKind | None = (
             "timeout" if outcome.timed_out else "agent" if failed else None
@@ -204,7 +199,7 @@ class Analyst:
             self._billed_usd = self._total_usd
             self._save_start(start.session)
 
-    def _count_cost(self, result: ResultRecord | None) -> float:
+    def _count_cost(self, result: stream.ResultRecord | None) -> float:
         """Return the cost of the last prompt: what the client's total grew by."""
         if result is None or result.cost_usd is None:
             return 0.0
@@ -219,7 +214,7 @@ class Analyst:
         how = {"resume": start.session} if start else {"session": self._session}
         outcome = self._run_driver(prompt, **how)
         has_failed = outcome.exit_code != 0 and not outcome.timed_out
-        if start and has_failed and not has_reply(outcome.records):
+        if start and has_failed and not stream.has_reply(outcome.records):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             new_session = str(uuid.uuid4())
@@ -280,7 +275,7 @@ def marker_path(session: str) -> str:
 
 def _add_prompt(
     metrics: logs.SessionMetrics,
-    result: ResultRecord | None,
+    result: stream.ResultRecord | None,
     usd: float,
     error: logs.ErrorKind | None,
 ) -> logs.SessionMetrics:

@@ -13,15 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.retention import (
-    RetentionAction,
-    RetentionItem,
-    RetentionMove,
-    RetentionPolicy,
-    RetentionResult,
-    RetentionRule,
-    plan_retention,
-)
+from flightlog.model import retention
 from flightlog.store import files, jsonl
 from flightlog.store.directories import carry_out_moves
 
@@ -29,9 +21,9 @@ AUDIT, DEBUG, METRICS = "logs/debug_audit.jsonl", "logs/debug.jsonl", "logs/metr
 LOG_BYTES_MAX = 8 << 20  # of `debug_audit.jsonl` before it is rotated
 KEEP_DAYS = 90  # of rotated logs
 SWITCH = frozenset({"1", "true", "yes"})  # values of CHAT_RETRO_DEBUG that turn the full log on
-POLICY = RetentionPolicy(
+POLICY = retention.RetentionPolicy(
     "retro",
-    (RetentionRule("log", KEEP_DAYS, RetentionAction.DELETE),),
+    (retention.RetentionRule("log", KEEP_DAYS, retention.RetentionAction.DELETE),),
     excluded_names=("outputs", "issues", "feedback", "issue-drafts", "state"),
 )
 ErrorKind = Literal["timeout", "refused", "unreadable", "interrupted", "agent"]
@@ -107,17 +99,17 @@ class ToolLog:
             jsonl.append_line(self._root / DEBUG, line)
 
 
-def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
+def logs_due(root: Path, now_ms: int) -> tuple[retention.RetentionMove, ...]:
     """Return the logs that are old enough to be deleted."""
     items = []
     for path in sorted((root / "logs").glob("debug*.jsonl")):
         stat = path.stat()
         at_ms = int(stat.st_mtime * 1000)
-        items.append(RetentionItem(f"logs/{path.name}", "log", at_ms, stat.st_size))
-    return plan_retention(POLICY, items, now_ms)
+        items.append(retention.RetentionItem(f"logs/{path.name}", "log", at_ms, stat.st_size))
+    return retention.plan_retention(POLICY, items, now_ms)
 
 
-def remove_old_logs(root: Path, now_ms: int) -> RetentionResult:
+def remove_old_logs(root: Path, now_ms: int) -> retention.RetentionResult:
     """Delete the logs that are old enough."""
     moves = logs_due(root, now_ms)
     return carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")
@@ -127,7 +119,11 @@ def empty_tmp(root: Path) -> None:
     """Empty `tmp/` at the end of a session."""
     paths = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
     moves = [
-        RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0)
+        retention.RetentionMove(
+            retention.RetentionItem(f"tmp/{path.name}", "script", 0),
+            retention.RetentionAction.DELETE,
+            0,
+        )
         for path in paths
     ]
     carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")

@@ -10,14 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from flightlog.model.output_files import Clean, OutputFile, Tier
-from flightlog.store.files import (
-    commit_temporary,
-    open_temporary,
-    os_errors_as_unavailable,
-    replace_file,
-    resolve_inside,
-    write_all,
-)
+from flightlog.store import files
 
 _END = b"\n  ]\n}\n"
 _ROOM_BYTES = 4096  # spaces for a few more entries; an eighth of the document comes on top
@@ -34,10 +27,10 @@ class AppendableJsonFile:
         self._count = 0
         begin = head.rstrip(b"}\n ") + b',\n  "' + name.encode() + b'": ['
         body, settled_bytes = self._format_entries(settled, pending)
-        with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
-            write_all(file, begin + body + _END)
-            commit_temporary(temp, file, path, durable=False)
-        with os_errors_as_unavailable(path):
+        with files.open_temporary(path) as (temp, file), files.os_errors_as_unavailable(path):
+            files.write_all(file, begin + body + _END)
+            files.commit_temporary(temp, file, path, durable=False)
+        with files.os_errors_as_unavailable(path):
             self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         self._at = len(begin) + settled_bytes
         self._size = self._end = len(begin) + len(body) + len(_END)
@@ -50,7 +43,7 @@ class AppendableJsonFile:
         if self._end > self._size:
             self._size = self._end + _ROOM_BYTES + self._end // 8
         data = body + _END + b" " * (self._size - self._end)
-        with os_errors_as_unavailable(self.path):
+        with files.os_errors_as_unavailable(self.path):
             written = os.pwrite(self._file, data, self._at)
             while written < len(data):
                 written += os.pwrite(self._file, data[written:], self._at + written)
@@ -59,7 +52,7 @@ class AppendableJsonFile:
 
     def close(self) -> None:
         """Remove the spaces at the end and close the file."""
-        with os_errors_as_unavailable(self.path):
+        with files.os_errors_as_unavailable(self.path):
             os.ftruncate(self._file, self._end)
         os.close(self._file)
 
@@ -87,9 +80,9 @@ def _write_output_file(root: Path, output: OutputFile, *, durable: bool) -> Path
         raise TypeError(f"a tracked output file must hold clean text: {output.path}")
     text = output.body.text if isinstance(output.body, Clean) else output.body
     body = text.encode("utf-8", "replace")
-    path = resolve_inside(root, output.path)
-    with os_errors_as_unavailable(path):
+    path = files.resolve_inside(root, output.path)
+    with files.os_errors_as_unavailable(path):
         if path.is_file() and not path.is_symlink() and path.read_bytes() == body:
             return None
-    replace_file(path, body, durable=durable)
+    files.replace_file(path, body, durable=durable)
     return path

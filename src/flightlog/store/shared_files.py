@@ -18,14 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import Conflict, NotFound
-from flightlog.store.files import (
-    commit_temporary,
-    ensure_dir,
-    open_temporary,
-    os_errors_as_unavailable,
-    sync_dir,
-    write_all,
-)
+from flightlog.store import files
 
 _NEW_FILE_MODE = 0o600  # settings may hold keys
 _AT_FDCWD = -100  # <fcntl.h>: paths are relative to the current directory
@@ -37,7 +30,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 def read_if_exists(path: Path) -> bytes | None:
     """Return the bytes of `path`, or None if it does not exist."""
     try:
-        with os_errors_as_unavailable(path):
+        with files.os_errors_as_unavailable(path):
             return path.read_bytes()
     except FileNotFoundError:
         return None
@@ -46,7 +39,7 @@ def read_if_exists(path: Path) -> bytes | None:
 def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
     """Write `new` to `path`; raise `Conflict` if it no longer holds `old`."""
     target = path.resolve()
-    with os_errors_as_unavailable(path):
+    with files.os_errors_as_unavailable(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _NEW_FILE_MODE
         temporary = target.with_name(f".{target.name}.flightlog-{os.getpid()}.tmp")
@@ -58,7 +51,7 @@ def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)
-        sync_dir(target.parent)
+        files.sync_dir(target.parent)
 
 
 def back_up(path: Path, data: bytes) -> Path:
@@ -69,9 +62,9 @@ def back_up(path: Path, data: bytes) -> Path:
     number = _backup_number(backups[-1]) + 1 if backups else 1
     copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
     try:
-        with os_errors_as_unavailable(copy):
+        with files.os_errors_as_unavailable(copy):
             _write_new_file(copy, data, _NEW_FILE_MODE)
-            sync_dir(copy.parent)
+            files.sync_dir(copy.parent)
     except FileNotFoundError as error:
         raise NotFound(f"no such directory: {copy.parent}", hint="flightlog doctor") from error
     return copy
@@ -96,7 +89,7 @@ def remove_with_dir(path: Path) -> None:
 def _write_new_file(path: Path, data: bytes, mode: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        write_all(file, data)
+        files.write_all(file, data)
         os.fchmod(file, mode)
         os.fsync(file)
     finally:
@@ -110,8 +103,8 @@ def replace_if_unchanged(
 
     The old file is moved to `aside`.
     """
-    with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
-        write_all(file, after)
+    with files.open_temporary(path) as (temp, file), files.os_errors_as_unavailable(path):
+        files.write_all(file, after)
         if durable:
             os.fsync(file)
         if before is None:
@@ -123,16 +116,16 @@ def replace_if_unchanged(
         if read_if_exists(path) != before:
             return False
         if not _swap_files(temp, path):
-            commit_temporary(temp, file, path, durable=durable)
+            files.commit_temporary(temp, file, path, durable=durable)
             return True
         if temp.read_bytes() != before:
             # Another program saved between our read and the swap: its file goes back.
             _swap_files(temp, path)
             return False
-        ensure_dir(aside.parent)
+        files.ensure_dir(aside.parent)
         temp.rename(aside)
         if durable:
-            sync_dir(path.parent)
+            files.sync_dir(path.parent)
     return True
 
 

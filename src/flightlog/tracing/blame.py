@@ -18,16 +18,8 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
 from flightlog.model.text import pluralize
 from flightlog.sources.foreign_json import find_lines
+from flightlog.store.git import history
 from flightlog.store.git.command import GitError
-from flightlog.store.git.history import (
-    CommittedLine,
-    blame_lines,
-    commit_subject,
-    commit_times,
-    commits_touching,
-    iter_added_lines,
-    resolve_commit,
-)
 from flightlog.store.git.repository import Repository
 from flightlog.views.session.edits import (
     LineEdit,
@@ -102,7 +94,7 @@ def attribute_lines(file: Path, first: int, last: int, context: BlameContext) ->
     ]
     committed = {line.number: line for line in _blame_with_git(context, path, first, last)}
     uncommitted = (
-        CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1)
+        history.CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1)
     )
     return [
         _attribute_line(committed.get(line.number, line), fingerprints, edits, context)
@@ -110,18 +102,20 @@ def attribute_lines(file: Path, first: int, last: int, context: BlameContext) ->
     ]
 
 
-def _blame_with_git(context: BlameContext, path: str, first: int, last: int) -> list[CommittedLine]:
+def _blame_with_git(
+    context: BlameContext, path: str, first: int, last: int
+) -> list[history.CommittedLine]:
     """Return git's blame, or nothing for a file that git does not know."""
     if context.repository is None:
         return []
     try:
-        return blame_lines(context.repository, path, first, last)
+        return history.blame_lines(context.repository, path, first, last)
     except GitError:
         return []
 
 
 def _attribute_line(
-    line: CommittedLine,
+    line: history.CommittedLine,
     fingerprints: Sequence[str],
     edits: Sequence[LineEdit],
     context: BlameContext,
@@ -143,7 +137,7 @@ def _attribute_line(
     )
 
 
-def _attribute_to_commit(line: CommittedLine, context: BlameContext) -> BlameLine:
+def _attribute_to_commit(line: history.CommittedLine, context: BlameContext) -> BlameLine:
     """Name the step that made the line's commit: one of its commands may have written the line."""
     for name in _sessions_mentioning(context, line.commit) if line.commit else ():
         session = context.find_session(name)
@@ -184,14 +178,16 @@ def commit_links(
         return
     steps: dict[str, list[str]] = defaultdict(list)
     paths = sorted({edit.path for edit in edits if not edit.path.startswith("/")})
-    for commit, at_ms in commits_touching(repository, paths, (session.started_ms or 0) - _SLACK_MS):
+    for commit, at_ms in history.commits_touching(
+        repository, paths, (session.started_ms or 0) - _SLACK_MS
+    ):
         steps[commit] += steps_in_commit(repository, commit, at_ms, edits)
     for name, step in find_commits(session).items():
-        if full := resolve_commit(repository, name):
+        if full := history.resolve_commit(repository, name):
             steps[full].append(step)
     for commit, own in steps.items():
         if own:
-            title = commit_subject(repository, commit)
+            title = history.commit_subject(repository, commit)
             yield TraceLink("commit", commit, title, tuple(dict.fromkeys(own)))
 
 
@@ -200,7 +196,7 @@ def steps_in_commit(
 ) -> list[str]:
     """Return the steps whose lines are among those that a commit added."""
     lines: dict[str, set[str]] = defaultdict(set)
-    for added in iter_added_lines(repository, commit):
+    for added in history.iter_added_lines(repository, commit):
         lines[added.path].update(filter(None, fingerprint_lines(added.lines)))
     return [
         edit.at
@@ -214,7 +210,7 @@ def steps_behind_commit(context: "TraceContext", commit: str) -> list[str]:
     repository = context.repository
     if repository is None:
         return []
-    at_ms = commit_times(repository, [commit]).get(commit, 0)
+    at_ms = history.commit_times(repository, [commit]).get(commit, 0)
     steps = [
         step
         for _, edits in context.all_edits

@@ -22,15 +22,8 @@ from flightlog.model.usage import (
     response_to_row,
     row_to_response,
 )
+from flightlog.usage import prices
 from flightlog.usage.attribution import attribute_responses, is_better_copy
-from flightlog.usage.prices import (
-    PricedResponse,
-    context_band,
-    is_priced,
-    price,
-    price_in_band,
-    price_responses,
-)
 from flightlog.usage.reconciliation import (
     FindEvidence,
     SessionTotals,
@@ -153,7 +146,7 @@ def _digest(
     history: Mapping[str, Sequence[ClientTotals]],
     evidence: FindEvidence,
 ) -> UsageDigest:
-    if all(map(is_priced, set(map(_model, rows)))):
+    if all(map(prices.is_priced, set(map(_model, rows)))):
         buckets = _bucket_rows(rows, session.agents)
         price_of: PriceOf = _table_price
     else:
@@ -193,7 +186,7 @@ def _session_totals(
 
 
 def _table_price(response: ModelResponse) -> float | None:
-    return price(response.model, response.usage, response.at_ms).usd
+    return prices.price(response.model, response.usage, response.at_ms).usd
 
 
 def _bucket_by_client_price(
@@ -209,7 +202,7 @@ def _bucket_by_client_price(
     if session.totals:
         unpriced = _session_totals(session, rows, copies, (), lambda _: None)
         client[session.session] = own_client_totals(unpriced, history)
-    priced = price_responses(responses, client)
+    priced = prices.price_responses(responses, client)
     costs = {item.response.message_id: item.cost.usd for item in priced}
     single = [_single_bucket(item, session.agents) for item in priced]
     return tuple(_merge_buckets(single)), lambda response: costs[response.message_id]
@@ -247,19 +240,19 @@ def _bucket_rows(rows: Iterable[UsageLine], agents: Mapping[str, str]) -> tuple[
 def _price_quarter(model: str, rows: list[UsageLine]) -> Iterator[UsageBucket]:
     """Price the rows of one quarter; those of another band of prices are summed apart."""
     at_ms = rows[0].at_ms
-    if not context_band(model, max(map(_prompt_tokens, rows)), at_ms):
+    if not prices.context_band(model, max(map(_prompt_tokens, rows)), at_ms):
         yield _bucket(model, rows, 0)
         return
     bands: dict[int, list[UsageLine]] = defaultdict(list)
     for row in rows:
-        bands[context_band(model, row.prompt_tokens, at_ms)].append(row)
+        bands[prices.context_band(model, row.prompt_tokens, at_ms)].append(row)
     yield from _merge_buckets(_bucket(model, bands[band], band) for band in sorted(bands))
 
 
 def _bucket(model: str, rows: list[UsageLine], band: int) -> UsageBucket:
     usage = Usage(*[sum(map(tokens, rows)) for tokens in _TOKEN_CLASSES])
     times = list(map(_at_ms, rows))
-    cost = price_in_band(model, usage, times[0], band)
+    cost = prices.price_in_band(model, usage, times[0], band)
     usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
     source, unknown, is_lower_bound = cost.source, 0, False
     if any(map(_quality, rows)):
@@ -297,7 +290,7 @@ def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
     )
 
 
-def _single_bucket(item: PricedResponse, agents: Mapping[str, str]) -> UsageBucket:
+def _single_bucket(item: prices.PricedResponse, agents: Mapping[str, str]) -> UsageBucket:
     response, cost = item.response, item.cost
     at_ms, quality = response.at_ms, response.quality
     return UsageBucket(
@@ -321,7 +314,7 @@ def estimate_bucket(row: UsageLine, chars: int) -> UsageBucket | None:
     if missing <= 0:
         return None
     usage = Usage(output_tokens=missing)
-    cost = price(row.model, usage, row.at_ms)
+    cost = prices.price(row.model, usage, row.at_ms)
     quarter_ms = row.at_ms // QUARTER_MS * QUARTER_MS
     counts = (0, row.at_ms, row.at_ms, usage)
     return UsageBucket(row.model, quarter_ms, cost.source, cost.usd, *counts, is_estimate=True)

@@ -12,16 +12,8 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
+from flightlog.model import usage
 from flightlog.model.text import format_bytes, one_line, pluralize
-from flightlog.model.usage import (
-    DAY_MS,
-    Cost,
-    CostSource,
-    TokensAndCost,
-    format_cost,
-    format_tokens,
-    sum_costs,
-)
 from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.transcript import format_timestamp
 
@@ -89,13 +81,13 @@ class ProjectShare(Struct, frozen=True):
     sessions: int
     turns: int
     cost_usd: float | None
-    cost_source: CostSource
+    cost_source: usage.CostSource
     is_lower_bound: bool
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> usage.Cost:
         """The amount with its source."""
-        return Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
+        return usage.Cost(self.cost_usd, self.cost_source, self.is_lower_bound)
 
 
 class AgentShare(Struct, frozen=True):
@@ -106,7 +98,7 @@ class AgentShare(Struct, frozen=True):
     sessions: int
 
 
-class Overview(TokensAndCost, frozen=True, kw_only=True):
+class Overview(usage.TokensAndCost, frozen=True, kw_only=True):
     """The figures of the first screen; what is not read yet has its default."""
 
     recordings: int = 0
@@ -139,7 +131,7 @@ def find_expiring_sessions(
 
     A session that is overdue is deleted when the agent starts next: its time is now.
     """
-    kept_ms, end_ms = keep_days * DAY_MS, now_ms + within_days * DAY_MS
+    kept_ms, end_ms = keep_days * usage.DAY_MS, now_ms + within_days * usage.DAY_MS
     due = [one for one in summaries if one.modified_ms + kept_ms <= end_ms]
     expiring = [
         ExpiringSession(one.session, one.title, max(one.modified_ms + kept_ms, now_ms))
@@ -156,7 +148,7 @@ def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[Proje
     shares = []
     for name in groups.keys() - {""}:
         turns = sum(summary.turns for summary in groups[name])
-        cost = sum_costs(summary.cost for summary in groups[name])
+        cost = usage.sum_costs(summary.cost for summary in groups[name])
         amount = (cost.usd, cost.source, cost.is_lower_bound)
         shares.append(ProjectShare(name, len(groups[name]), turns, *amount))
     shares.sort(key=lambda share: (-share.turns, -(share.cost_usd or 0.0), share.project))
@@ -213,8 +205,8 @@ def _program(overview: Overview) -> str:
 
 def _cost_facts(overview: Overview) -> Iterator[OverviewFact]:
     flightlog = _program(overview)
-    tokens = format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
-    cost = f"{format_cost(overview.cost)} for {tokens} tokens"
+    tokens = usage.format_tokens(overview.usage.total_tokens, overview.usage, overview.cost)
+    cost = f"{usage.format_cost(overview.cost)} for {tokens} tokens"
     yield OverviewFact(f"{cost}, each response counted once", f"{flightlog} session usage")
     if abs(overview.unrecorded_cost_usd) >= USD_SHOWN_MIN:
         amount = f"${abs(overview.unrecorded_cost_usd):,.4f} {'more' if overview.unrecorded_cost_usd > 0 else 'less'}"
@@ -251,11 +243,12 @@ def _session_facts(overview: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     if overview.most_expensive_prompt is not None:
         turn = overview.most_expensive_prompt
         steps = pluralize(turn.steps, "step")
-        cost = format_cost(turn.cost)
+        cost = usage.format_cost(turn.cost)
         text = f"most expensive prompt: '{one_line(turn.prompt, TITLE_WIDTH)}', {steps}, {cost}"
         yield OverviewFact(text, f"{flightlog} session show {shlex.quote(turn.address)}")
     for share in overview.top_projects:
-        work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, {format_cost(share.cost)}"
+        counts = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}"
+        work = f"{counts}, {usage.format_cost(share.cost)}"
         name = one_line(share.project, PROJECT_WIDTH)
         command = f"{flightlog} session list --project {shlex.quote(name)}"
         yield OverviewFact(f"{name}: {work}", command)

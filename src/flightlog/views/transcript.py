@@ -14,18 +14,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.model import usage
 from flightlog.model.addresses import Address
 from flightlog.model.entries import Block, Image, PromptKind, Text, Thinking, UnknownBlock
 from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.text import pluralize
-from flightlog.model.usage import (
-    UsageRow,
-    format_client_total,
-    format_cost,
-    format_tokens,
-    is_unknown,
-    row_fields,
-)
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn, group_by_call
 from flightlog.views.session.tools import CONTENT_NAMES, NEW_NAMES, OLD_NAMES, first_text
@@ -119,7 +112,7 @@ class RenderOptions(Struct, frozen=True):
     is_full: bool = False
     read_result_file: Callable[[str], str | None] | None = None
     program: str = "flightlog"
-    own_usage: UsageRow | None = None
+    own_usage: usage.UsageRow | None = None
     findings: tuple[str, ...] = ()
 
 
@@ -194,20 +187,20 @@ def describe_client(agent: str, version: str, cwd: str) -> str:
 def _session_facts(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
     summary, zone = outline_session(session).summary, options.zone
     if options.own_usage is not None:
-        summary = replace(summary, **row_fields(options.own_usage))
+        summary = replace(summary, **usage.row_fields(options.own_usage))
     counts = [pluralize(summary.turns, "turn"), pluralize(summary.steps, "step")]
     counts.append(pluralize(summary.tool_calls, "tool call"))
     counts += [f"{summary.failed_tool_calls:,} failed"] if summary.failed_tool_calls else []
     counts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
     branch = f" ({session.branch})" if session.branch else ""
-    tokens = format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
+    tokens = usage.format_tokens(summary.usage.total_tokens, summary.usage, summary.cost)
     facts = [
         describe_client(session.agent, session.version, session.cwd) + branch,
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
-        f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
+        f"{', '.join(counts)}; {tokens} tokens, {usage.format_cost(summary.cost)}",
     ]
     if session.client_totals is not None:
-        facts.append(f"the client's own total: {format_client_total(session.client_totals)}")
+        facts.append(f"the client's own total: {usage.format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
     for kind, count in session.unknown_record_types:
         yield _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
@@ -247,10 +240,10 @@ class _TranscriptRenderer:
                 yield from self.render_step(item, address, depth + 1)
 
     def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
-        output = format_tokens(step.output_tokens, step.usage, step.cost)
+        output = usage.format_tokens(step.output_tokens, step.usage, step.cost)
         tokens = f"{step.usage.prompt_tokens:,} + {output} tokens"
-        tokens = "tokens unknown" if is_unknown(step.usage, step.cost) else tokens
-        facts = [step.model or "unknown model", tokens, format_cost(step.cost)]
+        tokens = "tokens unknown" if usage.is_unknown(step.usage, step.cost) else tokens
+        facts = [step.model or "unknown model", tokens, usage.format_cost(step.cost)]
         facts += [step.stop_reason] if step.stop_reason not in {"", "end_turn", "tool_use"} else []
         facts += ["cut off"] if step.is_aborted else []
         yield TranscriptLine(TranscriptLineKind.STEP, depth, ", ".join(facts), str(at))

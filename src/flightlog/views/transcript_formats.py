@@ -15,24 +15,8 @@ from datetime import UTC
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from flightlog.model import entries
 from flightlog.model.addresses import short_address
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    Block,
-    ClientNote,
-    ContextCompacted,
-    Entry,
-    Image,
-    PromptKind,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownRecord,
-    UserPrompt,
-    text_of,
-)
 from flightlog.model.session import Session
 from flightlog.model.text import make_inert, pluralize
 from flightlog.views.json_output import as_json
@@ -83,27 +67,32 @@ class FollowFormatter:
         self._announced: set[str] = set()
         self._seen: set[str] = set()
 
-    def render_lines(self, entry: Entry) -> Iterator[TranscriptLine]:
+    def render_lines(self, entry: entries.Entry) -> Iterator[TranscriptLine]:
         """Yield the lines of `entry`; a repeated record has none."""
         if entry.key in self._seen:
             return
         self._seen.add(entry.key)
         context = entry.context
         # Some agents do not record their version; Claude Code's first records have none.
-        is_message = isinstance(entry.event, UserPrompt | AssistantReply)
+        is_message = isinstance(entry.event, entries.UserPrompt | entries.AssistantReply)
         if self._agent and (context.version or is_message):
             head = describe_client(self._agent, context.version, context.cwd)
             yield TranscriptLine(TranscriptLineKind.FACT, 0, head)
             self._agent = ""
         depth = 2 if entry.subagent else 0
         match entry.event:
-            case UserPrompt() as event:
+            case entries.UserPrompt() as event:
                 yield from _render_prompt(entry, event, depth)
-            case AssistantReply() as event:
+            case entries.AssistantReply() as event:
                 yield from self._render_reply(entry, event, depth)
-            case ToolResult() as event:
+            case entries.ToolResult() as event:
                 yield from _render_result(event, depth + 2)
-            case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
+            case (
+                entries.ContextCompacted()
+                | entries.ApiError()
+                | entries.ClientNote()
+                | entries.UnknownRecord() as event
+            ):
                 kind, text = describe_note(event)
                 text = f"{kind.value}: {first_lines(text)}"
                 yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, text)
@@ -111,7 +100,7 @@ class FollowFormatter:
                 pass
 
     def _render_reply(
-        self, entry: Entry, event: AssistantReply, depth: int
+        self, entry: entries.Entry, event: entries.AssistantReply, depth: int
     ) -> Iterator[TranscriptLine]:
         if event.message_id not in self._announced and not event.is_synthetic:
             self._announced.add(event.message_id)
@@ -124,32 +113,36 @@ class FollowFormatter:
             yield TranscriptLine(kind, depth + 2, text)
 
 
-def _describe_block(block: Block) -> tuple[TranscriptLineKind, str]:
+def _describe_block(block: entries.Block) -> tuple[TranscriptLineKind, str]:
     match block:
-        case Text():
+        case entries.Text():
             return TranscriptLineKind.TEXT, first_lines(block.text)
-        case Thinking():
+        case entries.Thinking():
             return TranscriptLineKind.THINKING, first_lines(block.text) or "(not shown)"
-        case ToolUse():
+        case entries.ToolUse():
             text = f"{block.name} {first_lines(format_arguments(block.input))}".rstrip()
             return TranscriptLineKind.CALL, text
         case _:
             return TranscriptLineKind.NOTE, f"content of kind {block.__struct_config__.tag}"
 
 
-def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
+def _render_prompt(
+    entry: entries.Entry, event: entries.UserPrompt, depth: int
+) -> Iterator[TranscriptLine]:
     who = event.kind.value
-    if event.kind is PromptKind.HUMAN:
+    if event.kind is entries.PromptKind.HUMAN:
         who = "task" if entry.subagent else "person"
     time = format_timestamp(entry.at_ms, UTC, "%H:%M:%S")
     yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {time} UTC")
-    yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))
+    yield TranscriptLine(
+        TranscriptLineKind.PROMPT, depth + 1, first_lines(entries.text_of(event.content))
+    )
 
 
-def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
-    images = sum(isinstance(block, Image) for block in event.content)
+def _render_result(event: entries.ToolResult, depth: int) -> Iterator[TranscriptLine]:
+    images = sum(isinstance(block, entries.Image) for block in event.content)
     nothing = pluralize(images, "image") if images else "(nothing)"
-    text = first_lines(text_of(event.content)) or nothing
+    text = first_lines(entries.text_of(event.content)) or nothing
     kind = TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT
     yield TranscriptLine(kind, depth, text)
 

@@ -12,14 +12,8 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
+from flightlog.archive import search
 from flightlog.archive.archive import Archive
-from flightlog.archive.search import (
-    SearchHit,
-    SearchIndex,
-    SearchQuery,
-    locate_results,
-    parse_query,
-)
 from flightlog.model.addresses import parse_address
 from flightlog.model.runtime import Runtime
 from flightlog.model.text import parse_since
@@ -144,7 +138,7 @@ class RowMatch(Struct, frozen=True):
 class SessionMatch(Struct, frozen=True):
     """The last match in a session, with its passage; `offset` is that of its record."""
 
-    hit: SearchHit
+    hit: search.SearchHit
     subagent: str
     offset: int
     before: str
@@ -193,7 +187,7 @@ class SearchWorker:
         self._list = listing
         self._runtime = runtime
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
-        self._index: tuple[int | None, SearchIndex] | None = None
+        self._index: tuple[int | None, search.SearchIndex] | None = None
         self._latest_query = ""
         self.is_behind = False
 
@@ -205,7 +199,7 @@ class SearchWorker:
         """
         self._latest_query = typed
         now_ms, zone = self._runtime.clock.now_ms(), self._runtime.zone
-        query = parse_query(typed, lambda text: parse_since(text, now_ms, zone))
+        query = search.parse_query(typed, lambda text: parse_since(text, now_ms, zone))
         return self._thread.submit(self._run_search, typed, query, limit, read_bytes_max).result()
 
     def close(self) -> None:
@@ -218,7 +212,7 @@ class SearchWorker:
             self._index[1].close()
 
     def _run_search(
-        self, typed: str, query: SearchQuery, limit: int, read_bytes_max: int
+        self, typed: str, query: search.SearchQuery, limit: int, read_bytes_max: int
     ) -> SessionMatches:
         if self._latest_query != typed:
             return SessionMatches([], 0)
@@ -234,7 +228,7 @@ class SearchWorker:
             rows = archive.usage_pipeline.session_rows({hit.hit.session for hit in found.results})
             costs = {session: row.cost for session, row in rows.items()}
         # While a person types nothing is read: the page of a session finds the row.
-        hits = locate_results(archive, found.results, costs, read_bytes_max)
+        hits = search.locate_results(archive, found.results, costs, read_bytes_max)
         matches = [
             SessionMatch(
                 hit,
@@ -249,7 +243,7 @@ class SearchWorker:
     def _index_new(self, archive: Archive) -> None:
         self._close_index()
         files = [file for recording in archive.recordings.values() for file in recording.files]
-        index = SearchIndex(files, archive.index_path)
+        index = search.SearchIndex(files, archive.index_path)
         self.is_behind = index.try_sync() is None
         self._index = (None if self.is_behind else archive.fingerprint, index)
 

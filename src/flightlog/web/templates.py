@@ -20,6 +20,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from flightlog.agents import agent_label
+from flightlog.model import usage
 from flightlog.model.addresses import short_address
 from flightlog.model.entries import Image
 from flightlog.model.session import Subagent, ToolCall, Turn
@@ -30,16 +31,6 @@ from flightlog.model.text import (
     make_inert,
     one_line,
     pluralize,
-)
-from flightlog.model.usage import (
-    Cost,
-    CostSource,
-    TokensAndCost,
-    UsageRow,
-    format_client_total,
-    format_cost,
-    format_units,
-    is_unknown,
 )
 from flightlog.views.overview import judge_health
 from flightlog.views.session.calls import describe_call, strip_gutter
@@ -119,7 +110,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
             dict.fromkeys(format_timestamp(at, zone, "%Y-%m-%d") for at in (first_ms, last_ms))
         ),
         when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
-        amount=format_cost,
+        amount=usage.format_cost,
         brief=lambda address: _UUID.sub(lambda match: match[0][:8], address),
         bytes=format_bytes,
         clock=lambda text: re.sub(r"T([\d:]{8})[.\d]*Z", r" \1 UTC", text or "none"),
@@ -133,11 +124,11 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
         line=one_line,
         model=short_model,
         place=lambda address: make_inert(short_address(address)),
-        money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
+        money=lambda usd: usage.format_cost(usage.Cost(usd, usage.CostSource.TABLE)),
         plain=lambda text: make_inert(re.sub(r"\*\*|`+|^#+ ", "", text)),
         short=lambda session: session[:8],
         tokens=_format_tokens,
-        units=format_units,
+        units=usage.format_units,
     )
     env.globals.update(has_vendor=has_vendor, root=root, took=format_tool_duration)
     env.globals["asset"] = lambda name: root + asset_address(name)
@@ -152,7 +143,7 @@ def _session_filters() -> dict[str, Callable[..., Any]]:
         "code": lambda text, path: Markup("\n").join(highlight_lines(text.split("\n"), path)),
         "colored": color_diff,
         "command": lambda text: highlight_code(text, "bash"),
-        "client_total": lambda totals: format_client_total(totals, 4),
+        "client_total": lambda totals: usage.format_client_total(totals, 4),
         "data_uri": data_uri,
         "excerpt": make_excerpt,
         "files": changed_files,
@@ -192,9 +183,9 @@ def format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def _format_tokens(count: int, item: UsageRow | TokensAndCost) -> str:
+def _format_tokens(count: int, item: usage.UsageRow | usage.TokensAndCost) -> str:
     """Return a short count of an item's tokens: exact, a lower bound, or unknown."""
-    if is_unknown(item.usage, item.cost):
+    if usage.is_unknown(item.usage, item.cost):
         return "unknown"
     return f"≥ {format_count(count)}" if item.cost.lacks_tokens else format_count(count)
 
@@ -283,11 +274,11 @@ def count_subagent_steps(subagent: Subagent | SubagentSummary) -> int:
     return sum(len(turn.steps) for turn in subagent.turns)
 
 
-def _render_cost(cost: Cost) -> Markup:
+def _render_cost(cost: usage.Cost) -> Markup:
     """Return a cost as HTML; an unknown cost is spelled out."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
-    return Markup('<span class="cost">{}</span>').format(format_cost(cost))
+    return Markup('<span class="cost">{}</span>').format(usage.format_cost(cost))
 
 
 def _format_iso(at_ms: int | None) -> str:

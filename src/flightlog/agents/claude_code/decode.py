@@ -22,27 +22,8 @@ from flightlog.agents.claude_code.messages import (
 )
 from flightlog.agents.claude_code.usage import SYNTHETIC_MODEL, client_totals, recorded_quality
 from flightlog.agents.dialects.anthropic_messages import decode_usage
+from flightlog.model import entries
 from flightlog.model.addresses import is_safe
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    ClientNote,
-    ClientTotalReported,
-    ContextCompacted,
-    ContextInjected,
-    Entry,
-    Event,
-    Ignored,
-    PromptKind,
-    PromptQueued,
-    QueueTakenBack,
-    RecordContext,
-    RequestLogged,
-    SessionSummarized,
-    SessionTitled,
-    ToolInputRewritten,
-    UnknownRecord,
-)
 from flightlog.sources.foreign_json import (
     int_field,
     list_field,
@@ -92,7 +73,7 @@ _REMARKS = frozenset(
 )
 
 
-def decode_record(line: bytes) -> list[Entry] | None:
+def decode_record(line: bytes) -> list[entries.Entry] | None:
     """Return the entries of `line`, or None if it is not a record.
 
     One record gives one entry, except a user record with several tool results.
@@ -106,24 +87,24 @@ def decode_record(line: bytes) -> list[Entry] | None:
     return [replace(base, event=event, key=f"{key}:{index}") for index, event in events]
 
 
-def _make_entry(record: dict[str, Any]) -> Entry:
+def _make_entry(record: dict[str, Any]) -> entries.Entry:
     kind = text_field(record, "type")
     agent = text_field(record, "agentId")
     sidechain = record.get("isSidechain") is True
     unknown = record.keys() - FIELDS[kind] if kind in FIELDS else ()
-    return Entry(
-        event=Ignored(kind),
+    return entries.Entry(
+        event=entries.Ignored(kind),
         session=text_field(record, "sessionId"),
         uuid=text_field(record, "uuid"),
         parent_uuid=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
         at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
         subagent=agent if is_safe(agent) else "?" if agent or sidechain else "",
-        context=RecordContext(*(text_field(record, name) for name in _CONTEXT)),
+        context=entries.RecordContext(*(text_field(record, name) for name in _CONTEXT)),
         extra_fields=tuple(sorted(f"{kind}.{name}" for name in unknown)),
     )
 
 
-def _decode_events(record: dict[str, Any]) -> list[Event]:
+def _decode_events(record: dict[str, Any]) -> list[entries.Event]:
     kind = text_field(record, "type")
     match kind:
         case "user":
@@ -137,13 +118,13 @@ def _decode_events(record: dict[str, Any]) -> list[Event]:
         case _ if kind in FIELDS or kind in UNREAD_KINDS:
             return [_decode_bookkeeping(kind, record)]
         case _:
-            return [UnknownRecord(kind, tuple(sorted(record)))]
+            return [entries.UnknownRecord(kind, tuple(sorted(record)))]
 
 
-def _decode_reply(record: dict[str, Any]) -> AssistantReply:
+def _decode_reply(record: dict[str, Any]) -> entries.AssistantReply:
     message = object_field(record, "message")
     error = text_field(record, "error") or text_field(record, "apiErrorType") or "error"
-    return AssistantReply(
+    return entries.AssistantReply(
         message_id=text_field(message, "id"),
         model=text_field(message, "model"),
         content=decode_blocks(message.get("content")),
@@ -160,7 +141,7 @@ def _decode_reply(record: dict[str, Any]) -> AssistantReply:
     )
 
 
-def _decode_system(record: dict[str, Any]) -> Event:
+def _decode_system(record: dict[str, Any]) -> entries.Event:
     kind = text_field(record, "subtype")
     match kind:
         case "compact_boundary":
@@ -168,58 +149,62 @@ def _decode_system(record: dict[str, Any]) -> Event:
             before, after = (int_field(counts, name) for name in ("preTokens", "postTokens"))
             preserved = object_field(counts, "preservedSegment")
             segment = (text_field(preserved, name) for name in ("anchorUuid", "tailUuid"))
-            return ContextCompacted(text_field(counts, "trigger"), before, after, *segment)
+            return entries.ContextCompacted(text_field(counts, "trigger"), before, after, *segment)
         case "api_error":
             return _decode_api_error(record)
         case "stop_hook_summary":
             errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
-            ignored = Ignored(f"system/{kind}", is_activity=True)
-            return ClientNote("hook", "; ".join(errors)) if errors else ignored
+            ignored = entries.Ignored(f"system/{kind}", is_activity=True)
+            return entries.ClientNote("hook", "; ".join(errors)) if errors else ignored
         case _ if kind in _REMARKS:
             return _decode_remark(kind, record)
         case _ if kind in SYSTEM_KINDS:
-            return Ignored(f"system/{kind}", is_activity=True)
+            return entries.Ignored(f"system/{kind}", is_activity=True)
         case _:
-            return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
+            return entries.UnknownRecord(f"system/{kind}", tuple(sorted(record)))
 
 
-def _decode_remark(kind: str, record: dict[str, Any]) -> ClientNote | Ignored:
+def _decode_remark(kind: str, record: dict[str, Any]) -> entries.ClientNote | entries.Ignored:
     """Return a note of the client."""
     text = text_field(record, "content")
     words = typed_command(text) if text.startswith("<command-name>") else cut_output_tags(text)
     # Clients of 1.0 also noted each hook that began or succeeded.
     is_about_a_hook = not kind and text_field(record, "level") == "info"
     if is_about_a_hook or not words.strip():
-        return Ignored(f"system/{kind}", is_activity=True)
-    return ClientNote(kind or "informational", words)
+        return entries.Ignored(f"system/{kind}", is_activity=True)
+    return entries.ClientNote(kind or "informational", words)
 
 
-def _decode_api_error(record: dict[str, Any]) -> ApiError:
+def _decode_api_error(record: dict[str, Any]) -> entries.ApiError:
     error = object_field(record, "error")
     cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
     message = text_field(error, "formatted") or text_field(error, "message")
     message = message or text_field(record, "error")
-    return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
+    return entries.ApiError(
+        message, int_field(error, "status"), int_field(record, "retryAttempt"), cut
+    )
 
 
-def _decode_attachment(record: dict[str, Any]) -> Event:
+def _decode_attachment(record: dict[str, Any]) -> entries.Event:
     attached = object_field(record, "attachment")
     kind = text_field(attached, "type")
     rewritten = _rewritten_input(attached) if kind == "hook_success" else None
     if rewritten is not None:
-        return ToolInputRewritten(text_field(attached, "toolUseID"), rewritten)
+        return entries.ToolInputRewritten(text_field(attached, "toolUseID"), rewritten)
     if kind == "hook_blocking_error":
         reason = text_field(object_field(attached, "blockingError"), "blockingError")
-        return ClientNote("hook", reason or text_field(attached, "content"))
+        return entries.ClientNote("hook", reason or text_field(attached, "content"))
     if kind in _HOOK_ERRORS:
-        return ClientNote("hook", text_field(attached, "stderr") or text_field(attached, "content"))
+        return entries.ClientNote(
+            "hook", text_field(attached, "stderr") or text_field(attached, "content")
+        )
     if kind == "queued_command":
         return decode_queued(attached, attached.get("prompt"))
     if kind not in ATTACHMENT_KINDS:
-        return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
+        return entries.UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
     parts = (part for part in list_field(record, "rendered") if isinstance(part, dict))
     rendered = [text_field(part, "content") for part in parts]
-    return ContextInjected(kind, "\n".join(rendered), _memory_files(kind, attached))
+    return entries.ContextInjected(kind, "\n".join(rendered), _memory_files(kind, attached))
 
 
 def _memory_files(kind: str, attached: dict[str, Any]) -> dict[str, int]:
@@ -235,34 +220,36 @@ def _rewritten_input(attached: dict[str, Any]) -> dict[str, Any] | None:
     return updated if isinstance(updated, dict) else None
 
 
-def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
+def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> entries.Event:
     match kind:
         case "cost-state":
-            return ClientTotalReported(client_totals(record))
+            return entries.ClientTotalReported(client_totals(record))
         case "summary":
             title = _title_text(text_field(record, "summary"))
-            return SessionSummarized(text_field(record, "leafUuid"), title)
+            return entries.SessionSummarized(text_field(record, "leafUuid"), title)
         case "ai-title" | "custom-title":
             names = ("title", "aiTitle", "customTitle")
             title = next(filter(None, (text_field(record, name) for name in names)), "")
             # A fork is named after its first record, which may be the client's own.
-            is_title = prompt_kind({}, title) is PromptKind.HUMAN
-            return SessionTitled(title * is_title, is_user_title=kind == "custom-title")
+            is_title = prompt_kind({}, title) is entries.PromptKind.HUMAN
+            return entries.SessionTitled(title * is_title, is_user_title=kind == "custom-title")
         case "api-request":
-            return RequestLogged(text_field(record, "id"))
+            return entries.RequestLogged(text_field(record, "id"))
         case "queue-operation":
             return _decode_queue_operation(record)
         case _:
-            return Ignored(kind, is_activity=kind == "progress")
+            return entries.Ignored(kind, is_activity=kind == "progress")
 
 
-def _decode_queue_operation(record: dict[str, Any]) -> Event:
+def _decode_queue_operation(record: dict[str, Any]) -> entries.Event:
     operation = text_field(record, "operation")
     prompt = decode_queued(record, record.get("content"))
     if operation == "enqueue" and prompt.content:
-        return PromptQueued(prompt.kind, prompt.content)
+        return entries.PromptQueued(prompt.kind, prompt.content)
     return (
-        QueueTakenBack() if operation == "popAll" else Ignored("queue-operation", is_activity=True)
+        entries.QueueTakenBack()
+        if operation == "popAll"
+        else entries.Ignored("queue-operation", is_activity=True)
     )
 
 

@@ -154,9 +154,7 @@ def _list_project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
     for entry in _list_entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
             yield from _list_subagents(entry, damage)
-        elif (
-            entry.name.endswith(".jsonl") and (file := _find_transcript(entry, damage)) is not None
-        ):
+        elif entry.name.endswith(".jsonl") and (file := _find_transcript(entry, damage)):
             yield file
 
 
@@ -188,9 +186,7 @@ def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
-        elif (
-            file := _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)
-        ) is not None:
+        elif file := _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage):
             yield file
 
 

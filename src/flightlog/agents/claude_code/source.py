@@ -30,12 +30,7 @@ from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.sources.foreign_json import int_field, object_field, parse_object, text_field
 from flightlog.sources.line_filter import iter_lines_with
 from flightlog.sources.protocol import Fidelity, TranscriptTail
-from flightlog.store.recordings.reader import (
-    iter_lines_and_damage,
-    open_reader,
-    raw_lines,
-    read_new_lines,
-)
+from flightlog.store.recordings import reader
 
 # Searched for in undecoded lines: a tail is read every few seconds, and most of it is not decoded.
 _ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
@@ -54,7 +49,7 @@ _SIDE_CALLS = (
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield the records of a transcript from byte `start` on."""
     last_ms = 0
-    for line in iter_lines_and_damage(transcript.path, start):
+    for line in reader.iter_lines_and_damage(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
@@ -77,7 +72,7 @@ def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]
 
 def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
     """Return the client's notes on a subagent; absent or broken notes give empty fields."""
-    notes = parse_object(b"".join(raw_lines(subagent_info_path(transcript), 0))) or {}
+    notes = parse_object(b"".join(reader.raw_lines(subagent_info_path(transcript), 0))) or {}
     kind = next((kind for mark, kind in _SIDE_CALLS if transcript.subagent.startswith(mark)), "")
     return SubagentInfo(
         transcript.subagent,
@@ -116,7 +111,7 @@ class ClaudeCodeSource:
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
         """Yield single records."""
-        with suppress(OSError), closing(open_reader(path)) as file:
+        with suppress(OSError), closing(reader.open_reader(path)) as file:
             for offset, length in spans:
                 for entry in decode_record(file.read(offset, length)) or ():
                     place = {"path": path, "offset": offset, "length": length}
@@ -124,7 +119,7 @@ class ClaudeCodeSource:
 
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize new lines; only the last one that counts tokens is decoded."""
-        lines, end = read_new_lines(path, start)
+        lines, end = reader.read_new_lines(path, start)
         roles = (
             (next((role for role, mark in _ROLES if mark in line), ""), len(line)) for line in lines
         )
@@ -156,7 +151,7 @@ class ClaudeCodeSource:
         """
         builder = ContextBuilder()
         for file in files:
-            for line in raw_lines(file.path, 0):
+            for line in reader.raw_lines(file.path, 0):
                 builder.add_line(line, file.subagent)
         threads = dict.fromkeys([*builder.requests.replies, *builder.context])
         return {subagent: builder.build(subagent) for subagent in threads}

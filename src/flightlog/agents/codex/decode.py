@@ -18,31 +18,7 @@ from msgspec.structs import asdict, replace
 from flightlog.agents.codex import usage as counting
 from flightlog.agents.codex.files import AGENT_NAME, TITLES, find_home, find_session_files
 from flightlog.agents.line_source import LineFormat, LineSource
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    Block,
-    ClientNote,
-    ContextCompacted,
-    ContextInjected,
-    Entry,
-    Event,
-    Ignored,
-    Image,
-    PromptKind,
-    RecordContext,
-    SessionSummarized,
-    SessionTitled,
-    SubagentInfo,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownBlock,
-    UnknownRecord,
-    UserPrompt,
-    text_of,
-)
+from flightlog.model import entries
 from flightlog.model.errors import UNREADABLE
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import UsageQuality
@@ -79,7 +55,14 @@ _CALLS = ("custom_tool_call", "function_call", "local_shell_call", "tool_search_
 _HOSTED_CALLS = ("image_generation_call", "web_search_call")  # they have no record of a result
 _RESULTS = ("custom_tool_call_output", "function_call_output", "tool_search_output")
 _TRACKED = ("event_msg", "session_meta", "token_usage_record", "turn_context")
-_SHOWN = (AssistantReply, ToolResult, UserPrompt, ApiError, ClientNote, ContextCompacted)
+_SHOWN = (
+    entries.AssistantReply,
+    entries.ToolResult,
+    entries.UserPrompt,
+    entries.ApiError,
+    entries.ClientNote,
+    entries.ContextCompacted,
+)
 # How the output of a shell tool begins: `Exit code: 1`, since 0.60 after an id and the wall time.
 _EXIT_CODE = re.compile(
     r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?(?:Output:\n)?"
@@ -99,14 +82,14 @@ class RolloutDecoder:
     def __init__(self, file: SessionFile) -> None:
         self._file = file
         self._tracker = counting.ResponseTracker()
-        self._context = RecordContext()
-        self._info: SubagentInfo | None = None
+        self._context = entries.RecordContext()
+        self._info: entries.SubagentInfo | None = None
         self._effort, self._sizes = "", (0, 0)
         self._last_uuid, self._last_item, self._thread = "", ("", 0), ""
         self._before_prompts: list[str] = []
         self._calls: dict[str, dict[str, Any]] = defaultdict(dict)
 
-    def decode(self, line: bytes) -> Sequence[Entry] | None:
+    def decode(self, line: bytes) -> Sequence[entries.Entry] | None:
         """Return the entries of a line, or None if it is no record."""
         record = parse_object(line)
         if record is None or not isinstance(record.get("payload"), dict):
@@ -114,14 +97,16 @@ class RolloutDecoder:
         kind, stamp = text_field(record, "type"), text_field(record, "timestamp")
         counted = self._follow_line(line) if kind in _TRACKED else None
         events = [counted] if counted else self._decode_record(kind, record["payload"])
-        base = Entry(Ignored(kind), "", at_ms=parse_timestamp_ms(stamp), context=self._context)
+        base = entries.Entry(
+            entries.Ignored(kind), "", at_ms=parse_timestamp_ms(stamp), context=self._context
+        )
         return [self._name_entry(replace(base, event=event), stamp, line) for event in events]
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return what the first line says about a subagent."""
         return () if self._info is None else (self._info,)
 
-    def _follow_line(self, line: bytes) -> AssistantReply | None:
+    def _follow_line(self, line: bytes) -> entries.AssistantReply | None:
         """Return the counts of the response that `line` ends, if it does."""
         counted = None
         with suppress(*UNREADABLE):
@@ -131,21 +116,23 @@ class RolloutDecoder:
         message_id, response_id, usage = counted
         self._sizes = (self._sizes[1], usage.total_tokens)
         counts = asdict(usage)
-        return AssistantReply(message_id, self._tracker.model, (), **counts, request_id=response_id)
+        return entries.AssistantReply(
+            message_id, self._tracker.model, (), **counts, request_id=response_id
+        )
 
-    def _name_entry(self, entry: Entry, stamp: str, line: bytes) -> Entry:
+    def _name_entry(self, entry: entries.Entry, stamp: str, line: bytes) -> entries.Entry:
         """Give an entry its name and, if it is shown, its place after the one before."""
         match entry.event:
-            case AssistantReply(message_id=name, content=content):
+            case entries.AssistantReply(message_id=name, content=content):
                 number = self._last_item[1] + 1 if self._last_item[0] == name else 0
                 self._last_item = (name, number)
                 uuid = f"{name}.{number}" if content else name
-            case ToolResult(tool_call_id=call_id):
+            case entries.ToolResult(tool_call_id=call_id):
                 uuid = f"{call_id}.result"
-            case UserPrompt(kind=kind, content=content):
-                text = f"{stamp}{kind.value}{text_of(content)}"
+            case entries.UserPrompt(kind=kind, content=content):
+                text = f"{stamp}{kind.value}{entries.text_of(content)}"
                 uuid = _hash_text(text.encode("utf-8", "replace"))
-                if kind is PromptKind.HUMAN:
+                if kind is entries.PromptKind.HUMAN:
                     self._before_prompts.append(self._last_uuid)
             case _:
                 # The first line has the name of the thread: the index of titles refers to it.
@@ -157,8 +144,8 @@ class RolloutDecoder:
         parent, self._last_uuid = self._last_uuid, uuid
         return replace(entry, parent_uuid=parent)
 
-    def _decode_record(self, kind: str, payload: dict[str, Any]) -> list[Event]:
-        event: Event = Ignored(kind)
+    def _decode_record(self, kind: str, payload: dict[str, Any]) -> list[entries.Event]:
+        event: entries.Event = entries.Ignored(kind)
         match kind:
             case "response_item":
                 return self._decode_item(payload)
@@ -174,41 +161,45 @@ class RolloutDecoder:
             case "compacted":
                 is_between = self._last_item[0].startswith(f"{self._tracker.turn}.")
                 # The last response is the summary; that before it had the whole context.
-                event = ContextCompacted("auto" if is_between else "", max(self._sizes), 0)
+                event = entries.ContextCompacted("auto" if is_between else "", max(self._sizes), 0)
             case "inter_agent_communication":
-                event = UserPrompt(PromptKind.CLIENT, _content_blocks(payload))
+                event = entries.UserPrompt(entries.PromptKind.CLIENT, _content_blocks(payload))
             case _:
                 event = _make_unshown("", kind, payload)
         return [event]
 
-    def _decode_meta(self, meta: dict[str, Any]) -> Event:
+    def _decode_meta(self, meta: dict[str, Any]) -> entries.Event:
         if self._context.version:
-            return Ignored("session_meta")  # of the thread that this one is a copy of
+            return entries.Ignored("session_meta")  # of the thread that this one is a copy of
         branch = text_field(object_field(meta, "git"), "branch")
         version, program = text_field(meta, "cli_version"), text_field(meta, "originator")
-        self._context = RecordContext(text_field(meta, "cwd"), branch, version, program)
+        self._context = entries.RecordContext(text_field(meta, "cwd"), branch, version, program)
         self._thread = text_field(meta, "id")
         if self._file.subagent:
             source = object_field(meta, "source")
             spawn = object_field(object_field(source, "subagent"), "thread_spawn")
             role = text_field(spawn, "agent_role") or text_field(source, "subagent")
             name = text_field(spawn, "agent_nickname")
-            self._info = SubagentInfo(self._file.subagent, role, name)
+            self._info = entries.SubagentInfo(self._file.subagent, role, name)
         parent = text_field(meta, "forked_from_id")
-        return ClientNote("fork", f"fork of {parent}") if parent else Ignored("session_meta")
+        return (
+            entries.ClientNote("fork", f"fork of {parent}")
+            if parent
+            else entries.Ignored("session_meta")
+        )
 
-    def _decode_item(self, item: dict[str, Any]) -> list[Event]:
+    def _decode_item(self, item: dict[str, Any]) -> list[entries.Event]:
         kind = text_field(item, "type")
         if kind in _RESULTS:
             return [self._decode_result(item)]
         if kind in {"message", "agent_message"} and item.get("role") != "assistant":
             # Prompts are events as well; this is the context that the client adds.
-            text = text_of(_content_blocks(item))
-            return [ContextInjected(text_field(item, "role") or kind, text)]
+            text = entries.text_of(_content_blocks(item))
+            return [entries.ContextInjected(text_field(item, "role") or kind, text)]
         content = _reply_blocks(kind, item)
         if not content:
             return [_make_unshown("response_item", kind, item)]
-        reply = AssistantReply(
+        reply = entries.AssistantReply(
             self._tracker.message_id,
             self._tracker.model,
             content,
@@ -218,9 +209,9 @@ class RolloutDecoder:
         if kind not in _HOSTED_CALLS:
             return [reply]
         failed = text_field(item, "status") in _FAILED
-        return [reply, ToolResult(_call_id(item), (), is_error=failed)]
+        return [reply, entries.ToolResult(_call_id(item), (), is_error=failed)]
 
-    def _decode_result(self, item: dict[str, Any]) -> ToolResult:
+    def _decode_result(self, item: dict[str, Any]) -> entries.ToolResult:
         facts, output = self._calls.pop(_call_id(item), {}), item.get("output", item.get("tools"))
         inner: dict[str, Any] = {}
         if isinstance(output, str) and output.startswith("{"):
@@ -229,12 +220,12 @@ class RolloutDecoder:
             # Up to 0.60: {"output": "…", "metadata": {"exit_code": 1, "duration_seconds": 0.1}}
             facts, output = {**object_field(inner, "metadata"), **facts}, inner["output"]
         content = _content_blocks(output)
-        found = _EXIT_CODE.match(text_of(content))
+        found = _EXIT_CODE.match(entries.text_of(content))
         code = facts.get("exit_code", int(found[1]) if found else None)
         status = text_field(facts, "status")
-        denied = status == "declined" or _REJECTED.fullmatch(text_of(content)) is not None
+        denied = status == "declined" or _REJECTED.fullmatch(entries.text_of(content)) is not None
         failed = status in _FAILED or facts.get("success") is False
-        return ToolResult(
+        return entries.ToolResult(
             _call_id(item),
             content,
             is_error=bool(code) or failed or denied,
@@ -243,7 +234,7 @@ class RolloutDecoder:
             detail=None if code is None else {"exitCode": code},
         )
 
-    def _decode_event(self, event: dict[str, Any]) -> Event:
+    def _decode_event(self, event: dict[str, Any]) -> entries.Event:
         kind, group = text_field(event, "type"), "event_msg"
         if kind == "item_completed":
             event, group = object_field(event, "item"), kind
@@ -251,29 +242,29 @@ class RolloutDecoder:
         if kind in _CALL_EVENTS:
             facts = {name: event[name] for name in _FACTS & event.keys()}
             self._calls[_call_id(event)].update(facts)
-            return Ignored(kind)
+            return entries.Ignored(kind)
         if kind == "thread_rolled_back":
             turns = int_field(event, "num_turns")
             if 0 < turns <= len(self._before_prompts):
                 # The next prompt follows the one before those that were taken back.
                 self._last_uuid = self._before_prompts[-turns]
                 del self._before_prompts[-turns:]
-            return Ignored(kind)
+            return entries.Ignored(kind)
         return _plain_event(kind, event) or _make_unshown(group, kind, event)
 
 
 class CodexSource(LineSource):
     """Reads rollouts of Codex."""
 
-    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[entries.Entry]:
         """Yield the names that people gave to threads, which an index beside the rollouts holds."""
         for home in {find_home(file) for file in files}:
             for line in raw_lines(f"{home}/{TITLES}", 0) if home else ():
                 record = parse_object(line) or {}
                 thread, at = text_field(record, "id"), text_field(record, "updated_at")
-                event = SessionSummarized(thread, text_field(record, "thread_name"))
+                event = entries.SessionSummarized(thread, text_field(record, "thread_name"))
                 at_ms, uuid = parse_timestamp_ms(at), f"{thread}.{at}"
-                yield Entry(event, thread, uuid, "", at_ms, at_ms or 0, key=f"{uuid}:0")
+                yield entries.Entry(event, thread, uuid, "", at_ms, at_ms or 0, key=f"{uuid}:0")
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Return the system prompt of each thread, which its first line holds."""
@@ -298,31 +289,35 @@ def _hash_text(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
-def _make_unshown(group: str, kind: str, payload: dict[str, Any]) -> Event:
+def _make_unshown(group: str, kind: str, payload: dict[str, Any]) -> entries.Event:
     name = f"{group}/{kind}" if group else kind
     is_known = kind in _IGNORED[group].split()
-    return Ignored(name) if is_known else UnknownRecord(name, tuple(sorted(payload)))
+    return (
+        entries.Ignored(name) if is_known else entries.UnknownRecord(name, tuple(sorted(payload)))
+    )
 
 
-def _plain_event(kind: str, event: dict[str, Any]) -> Event | None:
+def _plain_event(kind: str, event: dict[str, Any]) -> entries.Event | None:
     """Return the event of a kind that needs nothing from other lines."""
     match kind:
         case "user_message" | "UserMessage":
             images = map(_image_block, map(str, list_field(event, "images")))
-            return UserPrompt(PromptKind.HUMAN, (*_content_blocks(event), *images))
+            return entries.UserPrompt(entries.PromptKind.HUMAN, (*_content_blocks(event), *images))
         case "HookPrompt" | "turn_aborted":
-            is_hook, reason = kind == "HookPrompt", Text(text_field(event, "reason"))
+            is_hook, reason = kind == "HookPrompt", entries.Text(text_field(event, "reason"))
             parts = [part for part in list_field(event, "fragments") if isinstance(part, dict)]
-            texts = tuple(Text(text_field(part, "text")) for part in parts) or (reason,)
-            return UserPrompt(PromptKind.HOOK if is_hook else PromptKind.INTERRUPTION, texts)
+            texts = tuple(entries.Text(text_field(part, "text")) for part in parts) or (reason,)
+            return entries.UserPrompt(
+                entries.PromptKind.HOOK if is_hook else entries.PromptKind.INTERRUPTION, texts
+            )
         case "thread_name_updated":
-            return SessionTitled(text_field(event, "thread_name"), is_user_title=True)
+            return entries.SessionTitled(text_field(event, "thread_name"), is_user_title=True)
         case "Plan":
-            return ClientNote("plan", text_field(event, "text"))
+            return entries.ClientNote("plan", text_field(event, "text"))
         case "error" | "stream_error" | "task_complete":
             error = object_field(event, "error") or event
             if text := text_field(error, "message"):
-                return ApiError(text)
+                return entries.ApiError(text)
     return None
 
 
@@ -338,17 +333,17 @@ def _call_id(item: dict[str, Any]) -> str:
     return text_field(item, "call_id") or text_field(item, "id")
 
 
-def _reply_blocks(kind: str, item: dict[str, Any]) -> tuple[Block, ...]:
+def _reply_blocks(kind: str, item: dict[str, Any]) -> tuple[entries.Block, ...]:
     """Return the blocks of an item of a response; none for other items."""
     if kind == "message":
         return _content_blocks(item)
     if kind == "reasoning":
         parts = [*list_field(item, "summary"), *list_field(item, "content")]
         text = "\n\n".join(text_field(part, "text") for part in parts if isinstance(part, dict))
-        return (Thinking(text, is_withheld=not text),)
+        return (entries.Thinking(text, is_withheld=not text),)
     if kind in (*_CALLS, *_HOSTED_CALLS):
         name = text_field(item, "name") or kind.removesuffix("_call")
-        return (ToolUse(_call_id(item), name, _call_input(item)),)
+        return (entries.ToolUse(_call_id(item), name, _call_input(item)),)
     return ()
 
 
@@ -360,25 +355,25 @@ def _call_input(item: dict[str, Any]) -> dict[str, Any]:
     return given if isinstance(given, dict) else {"input": text_field(item, "input")}
 
 
-def _content_blocks(content: Any) -> tuple[Block, ...]:
+def _content_blocks(content: Any) -> tuple[entries.Block, ...]:
     """Return the blocks of a message or a result: a text, a list of parts, or an object of either."""
     if isinstance(content, dict):
         content = content.get("content") or content.get("message") or content.get("content_items")
     if isinstance(content, str):
-        return (Text(content),)
+        return (entries.Text(content),)
     parts = content if isinstance(content, list) else []
     return tuple(_content_block(part) for part in parts if isinstance(part, dict))
 
 
-def _content_block(part: dict[str, Any]) -> Block:
+def _content_block(part: dict[str, Any]) -> entries.Block:
     kind = text_field(part, "type")
     if kind in {"input_text", "output_text", "text", "Text"}:
-        return Text(text_field(part, "text"))
+        return entries.Text(text_field(part, "text"))
     if url := text_field(part, "image_url"):
         return _image_block(url)
-    return UnknownBlock(kind, text_field(part, "text") or text_field(part, "name"))
+    return entries.UnknownBlock(kind, text_field(part, "text") or text_field(part, "name"))
 
 
-def _image_block(url: str) -> Image:
+def _image_block(url: str) -> entries.Image:
     media, _, data = url.removeprefix("data:").partition(";base64,")
-    return Image(media if data else "", len(data) * 3 // 4, data)
+    return entries.Image(media if data else "", len(data) * 3 // 4, data)

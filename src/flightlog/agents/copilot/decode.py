@@ -16,47 +16,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from flightlog.agents.copilot import WORKSPACE, workspace_path
-from flightlog.agents.copilot.usage import (
-    COMPACTION,
-    CONTEXT_NEEDLES,
-    USAGE_NEEDLES,
-    USAGE_RECORD,
-    CopilotCounter,
-    amount_field,
-    decode_usage,
-    find_call,
-    read_client_totals,
-    subagent_of,
-    usage_quality,
-    working_directory,
-)
+from flightlog.agents.copilot import WORKSPACE, usage, workspace_path
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.session_files import describe_current
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    Block,
-    ClientNote,
-    ClientTotalReported,
-    ContextCompacted,
-    ContextInjected,
-    Entry,
-    Event,
-    Ignored,
-    Image,
-    PromptKind,
-    RecordContext,
-    SessionTitled,
-    SubagentInfo,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownRecord,
-    UserPrompt,
-    image_from_base64,
-)
+from flightlog.model import entries
 from flightlog.model.errors import Unreadable
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import UsageQuality
@@ -76,8 +39,8 @@ _TITLE = re.compile(r"^name: ([^|>].*)$", re.MULTILINE)
 _NOTES_BYTES = 1 << 16  # they have 500, and the first prompt if that is the title
 _SYSTEM = b'"system.message"'
 _PROMPTS = {
-    "abort": (PromptKind.INTERRUPTION, "reason"),
-    "system.notification": (PromptKind.TASK, "content"),
+    "abort": (entries.PromptKind.INTERRUPTION, "reason"),
+    "system.notification": (entries.PromptKind.TASK, "content"),
 }
 # Notes of the client, by the field that has their text.
 _NOTES = {
@@ -106,11 +69,11 @@ class CopilotDecoder:
     def __init__(self, file: SessionFile) -> None:
         del file
         self._session = ""  # as the first record says
-        self._context = RecordContext()
-        self._subagents: dict[str, SubagentInfo] = {}
+        self._context = entries.RecordContext()
+        self._subagents: dict[str, entries.SubagentInfo] = {}
         self._permissions: dict[str, str] = {}  # how a request ended, by the tool call
 
-    def decode(self, line: bytes) -> list[Entry] | None:
+    def decode(self, line: bytes) -> list[entries.Entry] | None:
         """Return the entries of a record."""
         record = parse_object(line)
         if record is None or not text_field(record, "type"):
@@ -118,19 +81,19 @@ class CopilotDecoder:
         self._remember(record)
         uuid = text_field(record, "id")
         key = uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-        base = Entry(
-            Ignored(""),
+        base = entries.Entry(
+            entries.Ignored(""),
             self._session,
             uuid,
             text_field(record, "parentId"),
             parse_timestamp_ms(text_field(record, "timestamp")),
-            subagent=subagent_of(record),
+            subagent=usage.subagent_of(record),
             context=self._context,
         )
         events = enumerate(self._decode_events(record))
         return [replace(base, event=event, key=f"{key}:{index}") for index, event in events]
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return the subagents that were started so far."""
         return self._subagents.values()
 
@@ -138,16 +101,16 @@ class CopilotDecoder:
         """Take from a record what later ones refer to."""
         data = object_field(record, "data")
         self._session = text_field(data, "sessionId") or self._session
-        if (directory := working_directory(record)) is not None:
-            self._context = RecordContext(
+        if (directory := usage.working_directory(record)) is not None:
+            self._context = entries.RecordContext(
                 text_field(directory, "cwd") or self._context.cwd,
                 text_field(directory, "branch"),
                 text_field(data, "copilotVersion") or self._context.version,
                 text_field(data, "producer") or self._context.entrypoint,
             )
         match text_field(record, "type"):
-            case "subagent.started" if name := subagent_of(record):
-                self._subagents[name] = SubagentInfo(
+            case "subagent.started" if name := usage.subagent_of(record):
+                self._subagents[name] = entries.SubagentInfo(
                     name,
                     text_field(data, "agentType") or text_field(data, "agentName"),
                     text_field(data, "agentDescription"),
@@ -157,21 +120,23 @@ class CopilotDecoder:
                 outcome = text_field(object_field(data, "result"), "kind")
                 self._permissions[text_field(data, "toolCallId")] = outcome
 
-    def _decode_events(self, record: dict[str, Any]) -> Iterator[Event]:
+    def _decode_events(self, record: dict[str, Any]) -> Iterator[entries.Event]:
         kind, data = text_field(record, "type"), object_field(record, "data")
-        call = find_call(record)
-        if kind == COMPACTION:
+        call = usage.find_call(record)
+        if kind == usage.COMPACTION:
             yield from _decode_compaction(data)
-        elif kind != USAGE_RECORD or call is None:
+        elif kind != usage.USAGE_RECORD or call is None:
             yield self._decode_event(kind, data, record)
         if call is not None:
             yield _make_call(*call)
 
-    def _decode_event(self, kind: str, data: dict[str, Any], record: dict[str, Any]) -> Event:
-        event: Event = UnknownRecord(kind, tuple(sorted(data)))
+    def _decode_event(
+        self, kind: str, data: dict[str, Any], record: dict[str, Any]
+    ) -> entries.Event:
+        event: entries.Event = entries.UnknownRecord(kind, tuple(sorted(data)))
         match kind:
             case "user.message":
-                event = _decode_prompt(data, is_subagent=bool(subagent_of(record)))
+                event = _decode_prompt(data, is_subagent=bool(usage.subagent_of(record)))
             case "assistant.message":
                 name = text_field(data, "apiCallId") or text_field(record, "id")
                 event = _decode_message(data, name)
@@ -180,26 +145,30 @@ class CopilotDecoder:
             case "session.shutdown" | "session.usage_checkpoint":
                 event = self._decode_totals(kind, record)
             case "session.error":
-                event = ApiError(text_field(data, "message"), int_field(data, "statusCode"))
+                event = entries.ApiError(text_field(data, "message"), int_field(data, "statusCode"))
             case _ if kind in _PROMPTS:
                 origin, name = _PROMPTS[kind]
-                event = UserPrompt(origin, (Text(text_field(data, name)),))
+                event = entries.UserPrompt(origin, (entries.Text(text_field(data, name)),))
             case "skill.invoked":
-                event = ContextInjected("skill", text_field(data, "content"))
+                event = entries.ContextInjected("skill", text_field(data, "content"))
             case _ if kind in _NOTES:
                 event = _decode_change(kind, data)
             case _ if kind in _IGNORED or record.get("ephemeral") is True:
-                event = Ignored(kind)
+                event = entries.Ignored(kind)
         return event
 
-    def _decode_totals(self, kind: str, record: dict[str, Any]) -> Event:
-        if totals := read_client_totals(self._session, record):
-            return ClientTotalReported(totals)
+    def _decode_totals(self, kind: str, record: dict[str, Any]) -> entries.Event:
+        if totals := usage.read_client_totals(self._session, record):
+            return entries.ClientTotalReported(totals)
         # Old versions write the premium requests of each run, and no sum over the runs.
-        requests = amount_field(object_field(record, "data"), "totalPremiumRequests")
-        return ClientNote(kind, f"premium requests: {requests:g}") if requests else Ignored(kind)
+        requests = usage.amount_field(object_field(record, "data"), "totalPremiumRequests")
+        return (
+            entries.ClientNote(kind, f"premium requests: {requests:g}")
+            if requests
+            else entries.Ignored(kind)
+        )
 
-    def _decode_result(self, data: dict[str, Any]) -> ToolResult:
+    def _decode_result(self, data: dict[str, Any]) -> entries.ToolResult:
         call, result = text_field(data, "toolCallId"), object_field(data, "result")
         code = object_field(data, "shellExecution").get("exitCode")
         error = object_field(data, "error")
@@ -209,9 +178,9 @@ class CopilotDecoder:
         decision = "allow" if outcome.startswith("approved") else "deny" if outcome else ""
         text = text_field(result, "content") or text_field(error, "message")
         started = (info.subagent for info in self._subagents.values() if info.tool_call_id == call)
-        return ToolResult(
+        return entries.ToolResult(
             tool_call_id=call,
-            content=(Text(text), *_decode_images(result)),
+            content=(entries.Text(text), *_decode_images(result)),
             is_error=data.get("success") is not True or (isinstance(code, int) and code != 0),
             denial_reason=outcome if decision == "deny" else "",
             subagent=next(started, ""),
@@ -223,15 +192,15 @@ class CopilotDecoder:
 class CopilotSource(LineSource):
     """Reads events of Copilot CLI up to 1.0.102; titles are in a file beside them."""
 
-    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[entries.Entry]:
         """Yield the titles in the notes beside the sessions' events."""
         for file in files:
             text = _read_notes(workspace_path(file))
             if found := _TITLE.search(text):
                 title = found[1].strip().strip("'\"").replace("''", "'")
-                event = SessionTitled(title, is_user_title="\nuser_named: true" in text)
+                event = entries.SessionTitled(title, is_user_title="\nuser_named: true" in text)
                 key = f"{file.session}:{WORKSPACE}"
-                yield Entry(event, file.session, uuid=key, key=key, path=file.path)
+                yield entries.Entry(event, file.session, uuid=key, key=key, path=file.path)
 
     def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Return the system prompt of each thread; tool definitions are not recorded."""
@@ -240,7 +209,7 @@ class CopilotSource(LineSource):
             record = parse_object(line) or {}
             prompt = text_field(object_field(record, "data"), "content")
             if text_field(record, "type") == "system.message" and prompt:
-                contexts.setdefault(subagent_of(record), ThreadContext(system=prompt))
+                contexts.setdefault(usage.subagent_of(record), ThreadContext(system=prompt))
         return contexts
 
     def files_beside(self, file: SessionFile) -> dict[str, str]:
@@ -249,9 +218,10 @@ class CopilotSource(LineSource):
         return {WORKSPACE: path} if Path(path).is_file() else {}
 
 
-_NEEDLES = (USAGE_NEEDLES, CONTEXT_NEEDLES)
+_NEEDLES = (usage.USAGE_NEEDLES, usage.CONTEXT_NEEDLES)
 SOURCE = CopilotSource(
-    LineFormat("copilot", Fidelity(), CopilotDecoder, CopilotCounter, *_NEEDLES), describe_current
+    LineFormat("copilot", Fidelity(), CopilotDecoder, usage.CopilotCounter, *_NEEDLES),
+    describe_current,
 )
 
 
@@ -262,30 +232,30 @@ def _read_notes(path: str) -> str:
     return ""
 
 
-def _decode_prompt(data: dict[str, Any], *, is_subagent: bool) -> UserPrompt:
+def _decode_prompt(data: dict[str, Any], *, is_subagent: bool) -> entries.UserPrompt:
     attached = (part for part in list_field(data, "attachments") if isinstance(part, dict))
     names = (text_field(part, "path") or text_field(part, "displayName") for part in attached)
     source = text_field(data, "source")
     is_client = data.get("isAutopilotContinuation") is True or source not in {"", "user"}
-    kind = PromptKind.CLIENT if is_client and not is_subagent else PromptKind.HUMAN
-    context = tuple(Text(f"attached: {name}") for name in names if name)
-    return UserPrompt(kind, (Text(text_field(data, "content")),), context=context)
+    kind = entries.PromptKind.CLIENT if is_client and not is_subagent else entries.PromptKind.HUMAN
+    context = tuple(entries.Text(f"attached: {name}") for name in names if name)
+    return entries.UserPrompt(kind, (entries.Text(text_field(data, "content")),), context=context)
 
 
-def _decode_message(data: dict[str, Any], message_id: str) -> AssistantReply:
-    content: list[Block] = []
+def _decode_message(data: dict[str, Any], message_id: str) -> entries.AssistantReply:
+    content: list[entries.Block] = []
     thinking = text_field(data, "reasoningText")
     if thinking or data.get("reasoningOpaque") or data.get("encryptedContent"):
-        content.append(Thinking(thinking, is_withheld=not thinking))
+        content.append(entries.Thinking(thinking, is_withheld=not thinking))
     if text := text_field(data, "content"):
-        content.append(Text(text))
+        content.append(entries.Text(text))
     for call in list_field(data, "toolRequests"):
         if isinstance(call, dict):
             given = call.get("arguments")
             arguments = given if isinstance(given, dict) else {"input": given}
             name = text_field(call, "name")
-            content.append(ToolUse(text_field(call, "toolCallId"), name, arguments))
-    return AssistantReply(
+            content.append(entries.ToolUse(text_field(call, "toolCallId"), name, arguments))
+    return entries.AssistantReply(
         message_id=message_id,
         model=text_field(data, "model"),
         content=tuple(content),
@@ -294,45 +264,53 @@ def _decode_message(data: dict[str, Any], message_id: str) -> AssistantReply:
     )
 
 
-def _make_call(message_id: str, counts: dict[str, Any]) -> AssistantReply:
-    return AssistantReply(
+def _make_call(message_id: str, counts: dict[str, Any]) -> entries.AssistantReply:
+    return entries.AssistantReply(
         message_id=message_id,
         model=text_field(counts, "model"),
         content=(),
-        **asdict(decode_usage(counts)),
+        **asdict(usage.decode_usage(counts)),
         stop_reason=text_field(counts, "finishReason"),
         request_id=text_field(counts, "providerCallId"),
         effort=text_field(counts, "reasoningEffort"),
-        quality=usage_quality(counts),
+        quality=usage.usage_quality(counts),
     )
 
 
-def _decode_compaction(data: dict[str, Any]) -> Iterator[Event]:
+def _decode_compaction(data: dict[str, Any]) -> Iterator[entries.Event]:
     if data.get("success") is True:
         trigger = text_field(data, "trigger")
         before = int_field(data, "preCompactionTokens")
-        yield ContextCompacted(trigger, before, int_field(data, "postCompactionTokens"))
-        yield UserPrompt(PromptKind.SUMMARY, (Text(text_field(data, "summaryContent")),))
+        yield entries.ContextCompacted(trigger, before, int_field(data, "postCompactionTokens"))
+        yield entries.UserPrompt(
+            entries.PromptKind.SUMMARY, (entries.Text(text_field(data, "summaryContent")),)
+        )
     else:
-        yield ClientNote(COMPACTION, f"compaction failed: {text_field(data, 'error')}")
+        yield entries.ClientNote(
+            usage.COMPACTION, f"compaction failed: {text_field(data, 'error')}"
+        )
 
 
-def _decode_change(kind: str, data: dict[str, Any]) -> Event:
+def _decode_change(kind: str, data: dict[str, Any]) -> entries.Event:
     """Return what the client did by itself."""
     if kind == "session.truncation":
         before = int_field(data, "preTruncationTokensInMessages")
         after = int_field(data, "postTruncationTokensInMessages")
-        return ContextCompacted("truncation", before, after)
+        return entries.ContextCompacted("truncation", before, after)
     if kind == "hook.end":
         error = text_field(object_field(data, "error"), "message")
-        return Ignored(kind) if data.get("success") is True else ClientNote("hook", error)
+        return (
+            entries.Ignored(kind)
+            if data.get("success") is True
+            else entries.ClientNote("hook", error)
+        )
     if kind == "session.model_change" and not text_field(data, "previousModel"):
-        return Ignored(kind)  # the first model of a thread
+        return entries.Ignored(kind)  # the first model of a thread
     name = kind.partition(".")[2].replace("_", " ")
-    return ClientNote(kind, f"{name}: {text_field(data, _NOTES[kind])}")
+    return entries.ClientNote(kind, f"{name}: {text_field(data, _NOTES[kind])}")
 
 
-def _decode_images(result: dict[str, Any]) -> Iterator[Image]:
+def _decode_images(result: dict[str, Any]) -> Iterator[entries.Image]:
     for part in list_field(result, "binaryResultsForLlm"):
         if isinstance(part, dict) and text_field(part, "mimeType").startswith("image/"):
-            yield image_from_base64(text_field(part, "mimeType"), text_field(part, "data"))
+            yield entries.image_from_base64(text_field(part, "mimeType"), text_field(part, "data"))

@@ -29,26 +29,7 @@ from flightlog.agents.dialects.gemini import (
 )
 from flightlog.agents.gemini import files
 from flightlog.agents.line_source import LineFormat, LineSource
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    ClientNote,
-    ContextCompacted,
-    ContextInjected,
-    Entry,
-    Event,
-    Ignored,
-    PromptKind,
-    RecordContext,
-    SessionTitled,
-    SubagentInfo,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownRecord,
-    UserPrompt,
-    text_of,
-)
+from flightlog.model import entries
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import ModelResponse, UsageLine, UsageQuality, response_to_row
 from flightlog.sources.foreign_json import (
@@ -61,23 +42,23 @@ from flightlog.sources.foreign_json import (
 from flightlog.sources.protocol import Fidelity
 
 TOKEN_NAMES = ("input", "output", "cached", "thoughts", "total", "tool")
-_PROMPTS = {"/": PromptKind.COMMAND, "<hook_context>": PromptKind.HOOK}
+_PROMPTS = {"/": entries.PromptKind.COMMAND, "<hook_context>": entries.PromptKind.HOOK}
 
 
 class GeminiDecoder:
     """Decodes the lines of one file in order."""
 
     def __init__(self, file: SessionFile) -> None:
-        self._context = RecordContext(cwd=files.read_project_root(file))
+        self._context = entries.RecordContext(cwd=files.read_project_root(file))
         self._versions: dict[str, int] = {}  # of each message, so far
         self._calls: set[str] = set()
         self._results: set[str] = set()
         self._chain: list[str] = []  # the messages that are not rewound
-        self._subagents: dict[str, SubagentInfo] = {}
+        self._subagents: dict[str, entries.SubagentInfo] = {}
         self._context_tokens = 0
         self._is_subagent = False
 
-    def decode(self, line: bytes) -> Sequence[Entry] | None:
+    def decode(self, line: bytes) -> Sequence[entries.Entry] | None:
         """Return the entries of a line, or None if it is no JSON object."""
         record = parse_object(line)
         if record is None:
@@ -87,26 +68,26 @@ class GeminiDecoder:
         updates = object_field(record, "$set")
         if rewound := text_field(record, "$rewindTo"):
             del self._chain[self._chain.index(rewound) if rewound in self._chain else 0 :]
-        event: Event = Ignored("header")
+        event: entries.Event = entries.Ignored("header")
         self._is_subagent |= text_field(record, "kind") == "subagent"
         title = text_field(record, "summary") or text_field(updates, "summary")
         if title and not self._is_subagent:
-            event = SessionTitled(title)
+            event = entries.SessionTitled(title)
         elif not (updates or rewound or text_field(record, "sessionId")):
-            event = UnknownRecord("record", tuple(sorted(record)))
+            event = entries.UnknownRecord("record", tuple(sorted(record)))
         key = hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
         stamp = text_field(record, "lastUpdated") or text_field(updates, "lastUpdated")
         at_ms = parse_timestamp_ms(stamp)
-        entries = [Entry(event, "", at_ms=at_ms, key=key, context=self._context)]
+        decoded = [entries.Entry(event, "", at_ms=at_ms, key=key, context=self._context)]
         for message in (*objects_field(record, "messages"), *objects_field(updates, "messages")):
-            entries += self._decode_message(message, is_copy=bool(updates))
-        return entries
+            decoded += self._decode_message(message, is_copy=bool(updates))
+        return decoded
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return the subagents that tool calls name."""
         return tuple(self._subagents.values())
 
-    def _decode_message(self, record: dict[str, Any], *, is_copy: bool) -> Iterator[Entry]:
+    def _decode_message(self, record: dict[str, Any], *, is_copy: bool) -> Iterator[entries.Entry]:
         name = text_field(record, "id")
         version = self._versions.get(name, 0)
         if version and is_copy:
@@ -120,13 +101,14 @@ class GeminiDecoder:
         for number, (event, stamp) in enumerate(events):
             at_ms = parse_timestamp_ms(stamp or text_field(record, "timestamp"))
             key = f"{uuid}:{number}"
-            yield Entry(event, "", uuid, parent, at_ms, context=self._context, key=key)
+            yield entries.Entry(event, "", uuid, parent, at_ms, context=self._context, key=key)
 
     def _decode_events(
         self, record: dict[str, Any], version: int, *, is_copy: bool
-    ) -> Iterator[tuple[Event, str]]:
+    ) -> Iterator[tuple[entries.Event, str]]:
         """Yield the events of a message, each with its own time if it has one."""
-        kind, text = text_field(record, "type"), text_of(decode_parts(record.get("content")))
+        kind = text_field(record, "type")
+        text = entries.text_of(decode_parts(record.get("content")))
         match kind:
             case "gemini":
                 yield self._decode_reply(record, version, is_copy=is_copy), ""
@@ -134,24 +116,24 @@ class GeminiDecoder:
             case "user":
                 yield from ((event, "") for event in self._decode_user(record))
             case "info" | "warning":
-                yield ClientNote(kind, text), ""
+                yield entries.ClientNote(kind, text), ""
             case "error":
-                yield ApiError(text), ""
+                yield entries.ApiError(text), ""
             case _:
-                yield UnknownRecord(f"message/{kind}", tuple(sorted(record))), ""
+                yield entries.UnknownRecord(f"message/{kind}", tuple(sorted(record))), ""
 
     def _decode_reply(
         self, record: dict[str, Any], version: int, *, is_copy: bool
-    ) -> AssistantReply:
+    ) -> entries.AssistantReply:
         tokens = object_field(record, "tokens")
         usage, model = decode_usage(tokens, TOKEN_NAMES), text_field(record, "model")
         self._context_tokens = usage.total_tokens or self._context_tokens
         words = () if version else (*_decode_thoughts(record), *decode_parts(record.get("content")))
         blocks = (*words, *map(decode_call, objects_field(record, "toolCalls")))
         known = self._calls
-        new = [one for one in blocks if not isinstance(one, ToolUse) or one.id not in known]
-        self._calls.update(block.id for block in new if isinstance(block, ToolUse))
-        return AssistantReply(
+        new = [one for one in blocks if not isinstance(one, entries.ToolUse) or one.id not in known]
+        self._calls.update(block.id for block in new if isinstance(block, entries.ToolUse))
+        return entries.AssistantReply(
             message_id=text_field(record, "id"),
             model=model,
             content=tuple(new),
@@ -161,7 +143,7 @@ class GeminiDecoder:
             quality=UsageQuality.EXACT if usage else UsageQuality.MISSING,
         )
 
-    def _decode_calls(self, record: dict[str, Any]) -> Iterator[tuple[ToolResult, str]]:
+    def _decode_calls(self, record: dict[str, Any]) -> Iterator[tuple[entries.ToolResult, str]]:
         for call in objects_field(record, "toolCalls"):
             name, subagent = text_field(call, "id"), text_field(call, "agentId")
             if call.get("result") is None or name in self._results:
@@ -169,38 +151,40 @@ class GeminiDecoder:
             self._results.add(name)
             if subagent:
                 agent_type = text_field(object_field(call, "args"), "agent_name")
-                self._subagents[subagent] = SubagentInfo(subagent, agent_type, tool_call_id=name)
-            text = text_of(decode_parts(call["result"]))
+                self._subagents[subagent] = entries.SubagentInfo(
+                    subagent, agent_type, tool_call_id=name
+                )
+            text = entries.text_of(decode_parts(call["result"]))
             found = next(decode_results(call["result"]), FunctionResult(name, text))
             result = make_result(found._replace(call_id=name), text_field(call, "status"))
             yield replace(result, subagent=subagent), text_field(call, "timestamp")
 
-    def _decode_user(self, record: dict[str, Any]) -> Iterator[Event]:
+    def _decode_user(self, record: dict[str, Any]) -> Iterator[entries.Event]:
         blocks = decode_parts(record.get("displayContent") or record.get("content"))
-        text = text_of(blocks).lstrip()
+        text = entries.text_of(blocks).lstrip()
         if text.startswith("<session_context>"):
-            yield ContextInjected("session_context", text)
+            yield entries.ContextInjected("session_context", text)
         elif "<state_snapshot>" in text:
-            yield ContextCompacted("", self._context_tokens, 0)
-            yield UserPrompt(PromptKind.SUMMARY, blocks)
+            yield entries.ContextCompacted("", self._context_tokens, 0)
+            yield entries.UserPrompt(entries.PromptKind.SUMMARY, blocks)
         elif blocks:
             kinds = (kind for start, kind in _PROMPTS.items() if text.startswith(start))
-            yield UserPrompt(next(kinds, PromptKind.HUMAN), blocks)
+            yield entries.UserPrompt(next(kinds, entries.PromptKind.HUMAN), blocks)
         else:
-            yield Ignored("message/user")
+            yield entries.Ignored("message/user")
         for result in decode_results(record.get("content")):
             if result.call_id not in self._results:
                 self._results.add(result.call_id)
                 yield make_result(result)
 
 
-def _decode_thoughts(record: dict[str, Any]) -> list[Thinking]:
+def _decode_thoughts(record: dict[str, Any]) -> list[entries.Thinking]:
     thoughts = [
         (text_field(thought, "subject"), text_field(thought, "description"))
         for thought in objects_field(record, "thoughts")
     ]
     lines = [f"**{subject}** {text}" if subject else text for subject, text in thoughts]
-    return [Thinking("\n".join(lines))] if any(lines) else []
+    return [entries.Thinking("\n".join(lines))] if any(lines) else []
 
 
 class _CountedMessage(Struct, gc=False):

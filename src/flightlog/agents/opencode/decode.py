@@ -23,28 +23,7 @@ from flightlog.agents.opencode.usage import (
     is_refused,
     is_uncalled,
 )
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    Block,
-    ClientTotalReported,
-    ContextCompacted,
-    Entry,
-    Event,
-    Ignored,
-    Image,
-    PromptKind,
-    RecordContext,
-    SessionTitled,
-    SubagentInfo,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownBlock,
-    UnknownRecord,
-    UserPrompt,
-)
+from flightlog.model import entries
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import Usage, UsageQuality
 from flightlog.sources.foreign_json import (
@@ -71,65 +50,67 @@ class OpenCodeDecoder:
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file
-        self._context = RecordContext()
+        self._context = entries.RecordContext()
         self._prompt_tokens = 0
-        self._subagents: dict[str, SubagentInfo] = {}
+        self._subagents: dict[str, entries.SubagentInfo] = {}
 
-    def decode(self, line: bytes) -> Sequence[Entry] | None:
+    def decode(self, line: bytes) -> Sequence[entries.Entry] | None:
         """Return the entries of a line, or None if it is no record of a session."""
         record = parse_object(line) or {}
         kind, message = text_field(record, "type"), _Message(record)
         role = text_field(message.data, "role")
         if kind == "session":
             cwd, version = text_field(record, "directory"), text_field(record, "version")
-            self._context = RecordContext(cwd=cwd, version=version)
+            self._context = entries.RecordContext(cwd=cwd, version=version)
             at_ms = time_field(record, "time_created")
-            return [self._entry(message.id, Ignored("session"), at_ms)]
+            return [self._entry(message.id, entries.Ignored("session"), at_ms)]
         if kind == "state":
             return list(self._decode_state(record))
         if kind == "message" and role == "user":
             return list(self._decode_user(message))
         if kind == "message" and role == "assistant":
             return list(self._decode_assistant(message))
-        event = UnknownRecord(f"{kind}/{role}" if role else kind, tuple(sorted(message.data)))
+        event = entries.UnknownRecord(
+            f"{kind}/{role}" if role else kind, tuple(sorted(message.data))
+        )
         return [self._entry(message.id, event)] if kind else None
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return the subagents that the tool calls so far started."""
         return tuple(self._subagents.values())
 
-    def _decode_state(self, record: dict[str, Any]) -> Iterator[Entry]:
+    def _decode_state(self, record: dict[str, Any]) -> Iterator[entries.Entry]:
         if self._file.subagent:
             return
         at_ms, uuid = time_field(record, "time_updated"), text_field(record, "id")
         title = text_field(record, "title")
         if title and not title.startswith(_DEFAULT_TITLES):
-            yield self._entry(uuid, SessionTitled(title), at_ms, f"title:{at_ms}")
+            yield self._entry(uuid, entries.SessionTitled(title), at_ms, f"title:{at_ms}")
         if totals := decode_totals(record):
-            yield self._entry(uuid, ClientTotalReported(totals), at_ms, f"totals:{at_ms}")
+            yield self._entry(uuid, entries.ClientTotalReported(totals), at_ms, f"totals:{at_ms}")
 
-    def _decode_user(self, message: "_Message") -> Iterator[Entry]:
-        content: list[Block] = []
-        added: list[Block] = []
+    def _decode_user(self, message: "_Message") -> Iterator[entries.Entry]:
+        content: list[entries.Block] = []
+        added: list[entries.Block] = []
         for uuid, part in message.parts():
             kind, text = text_field(part, "type"), text_field(part, "text")
             if kind == "text" and text:
                 is_added = part.get("synthetic") is True or part.get("ignored") is True
-                (added if is_added else content).append(Text(text))
+                (added if is_added else content).append(entries.Text(text))
             elif kind == "subtask":
-                content.append(Text(text_field(part, "prompt")))
+                content.append(entries.Text(text_field(part, "prompt")))
             elif kind == "file":
                 content.append(_decode_file(part))
             elif kind == "compaction":
                 trigger = "auto" if part.get("auto") is True else "manual"
-                event = ContextCompacted(trigger, self._prompt_tokens, 0)
+                event = entries.ContextCompacted(trigger, self._prompt_tokens, 0)
                 yield self._entry(uuid, event, message.created_ms)
             elif kind not in _SILENT | _BEGUN:
                 yield self._entry(uuid, _unknown_part(part), message.created_ms)
         if content or added:
             yield self._entry(message.id, _make_prompt(content, added), message.created_ms)
 
-    def _decode_assistant(self, message: "_Message") -> Iterator[Entry]:
+    def _decode_assistant(self, message: "_Message") -> Iterator[entries.Entry]:
         usage = decode_tokens(object_field(message.data, "tokens"))
         self._prompt_tokens = usage.prompt_tokens or self._prompt_tokens
         error = object_field(message.data, "error")
@@ -146,13 +127,13 @@ class OpenCodeDecoder:
 
     def _decode_part(
         self, part: dict[str, Any], message: "_Message", number: int
-    ) -> Iterator[tuple[Event, int]]:
+    ) -> Iterator[tuple[entries.Event, int]]:
         """Yield what a part of a response shows, and when."""
         kind, text, times = text_field(part, "type"), text_field(part, "text"), _times(part)
         if kind == "text" and text:
-            yield message.reply(number, (Text(text),)), times[0]
+            yield message.reply(number, (entries.Text(text),)), times[0]
         elif kind == "reasoning" and (text or times[1]):
-            yield message.reply(number, (Thinking(text, not text),)), times[0]
+            yield message.reply(number, (entries.Thinking(text, not text),)), times[0]
         elif kind == "file":
             yield message.reply(number, (_decode_file(part),)), times[0]
         elif kind == "tool":
@@ -164,7 +145,7 @@ class OpenCodeDecoder:
 
     def _decode_tool(
         self, part: dict[str, Any], message: "_Message", number: int
-    ) -> Iterator[tuple[Event, int]]:
+    ) -> Iterator[tuple[entries.Event, int]]:
         state = object_field(part, "state")
         status, given = text_field(state, "status"), object_field(state, "input")
         if status == "pending" and not given and not message.is_complete:
@@ -172,19 +153,19 @@ class OpenCodeDecoder:
         call_id, tool = text_field(part, "callID"), text_field(part, "tool")
         name = (text_field(given, "tool") or tool) if tool == "invalid" else tool
         start_ms, end_ms = _times(state)
-        yield message.reply(number, (ToolUse(call_id, name, given),)), start_ms
+        yield message.reply(number, (entries.ToolUse(call_id, name, given),)), start_ms
         child = text_field(object_field(state, "metadata"), "sessionId") if tool == "task" else ""
         if child:
             agent_type, about = text_field(given, "subagent_type"), text_field(given, "description")
-            self._subagents[child] = SubagentInfo(child, agent_type, about, call_id)
+            self._subagents[child] = entries.SubagentInfo(child, agent_type, about, call_id)
         if status in {"completed", "error"}:
             yield _make_result(part, state, child), end_ms
 
     def _entry(
-        self, uuid: str, event: Event, at_ms: int = 0, name: str = "0", parent: str = ""
-    ) -> Entry:
+        self, uuid: str, event: entries.Event, at_ms: int = 0, name: str = "0", parent: str = ""
+    ) -> entries.Entry:
         place, key = (self._file.session, uuid, parent, at_ms or None), f"{uuid}:{name}"
-        return Entry(event, *place, context=self._context, key=key)
+        return entries.Entry(event, *place, context=self._context, key=key)
 
 
 class _Message(Struct, frozen=True):
@@ -214,10 +195,10 @@ class _Message(Struct, frozen=True):
                 yield text_field(part, "id"), object_field(part, "data")
 
     def reply(
-        self, number: int, content: tuple[Block, ...], usage: Usage | None = None
-    ) -> AssistantReply:
+        self, number: int, content: tuple[entries.Block, ...], usage: Usage | None = None
+    ) -> entries.AssistantReply:
         """Return one block of the response; the counts are with block 0."""
-        return AssistantReply(
+        return entries.AssistantReply(
             message_id=text_field(self.record, "response"),
             model=text_field(self.data, "modelID"),
             content=content,
@@ -230,24 +211,26 @@ class _Message(Struct, frozen=True):
         )
 
 
-def _make_prompt(content: list[Block], added: list[Block]) -> UserPrompt:
+def _make_prompt(content: list[entries.Block], added: list[entries.Block]) -> entries.UserPrompt:
     if content:
-        return UserPrompt(PromptKind.HUMAN, tuple(content), context=tuple(added))
+        return entries.UserPrompt(entries.PromptKind.HUMAN, tuple(content), context=tuple(added))
     first = added[0]
-    is_task = isinstance(first, Text) and first.text.startswith(_TASK_RESULT)
-    return UserPrompt(PromptKind.TASK if is_task else PromptKind.CLIENT, tuple(added))
+    is_task = isinstance(first, entries.Text) and first.text.startswith(_TASK_RESULT)
+    return entries.UserPrompt(
+        entries.PromptKind.TASK if is_task else entries.PromptKind.CLIENT, tuple(added)
+    )
 
 
-def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> ToolResult:
+def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> entries.ToolResult:
     failed = text_field(state, "status") == "error"
     text = text_field(state, "error" if failed else "output")
     details = object_field(state, "metadata")
     exit_code = details.get("exit")
     detail = {"exitCode": exit_code} if isinstance(exit_code, int) else None
     files = (file for file in list_field(state, "attachments") if isinstance(file, dict))
-    return ToolResult(
+    return entries.ToolResult(
         text_field(part, "callID"),
-        (Text(text), *map(_decode_file, files)),
+        (entries.Text(text), *map(_decode_file, files)),
         # A call of an unknown tool is recorded as one of the tool "invalid", which succeeded.
         is_error=failed or text_field(part, "tool") == "invalid" or bool(detail and exit_code),
         denial_reason=text if failed and text.startswith(_DENIALS) else "",
@@ -256,22 +239,22 @@ def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> Too
     )
 
 
-def _decode_file(part: dict[str, Any]) -> Block:
+def _decode_file(part: dict[str, Any]) -> entries.Block:
     media_type, url = text_field(part, "mime"), text_field(part, "url")
     if media_type.startswith("image/") and url.startswith("data:"):
         data = url.partition(",")[2]
-        return Image(media_type, len(data) * 3 // 4, data)
-    return UnknownBlock("file", text_field(part, "filename") or url)
+        return entries.Image(media_type, len(data) * 3 // 4, data)
+    return entries.UnknownBlock("file", text_field(part, "filename") or url)
 
 
-def _decode_error(error: dict[str, Any], attempt: int = 0) -> ApiError:
+def _decode_error(error: dict[str, Any], attempt: int = 0) -> entries.ApiError:
     data = object_field(error, "data")
     message = text_field(data, "message") or text_field(error, "name") or "unknown error"
-    return ApiError(message, int_field(data, "statusCode"), attempt)
+    return entries.ApiError(message, int_field(data, "statusCode"), attempt)
 
 
-def _unknown_part(part: dict[str, Any]) -> UnknownRecord:
-    return UnknownRecord(f"part/{text_field(part, 'type')}", tuple(sorted(part)))
+def _unknown_part(part: dict[str, Any]) -> entries.UnknownRecord:
+    return entries.UnknownRecord(f"part/{text_field(part, 'type')}", tuple(sorted(part)))
 
 
 def _times(value: dict[str, Any]) -> tuple[int, int]:

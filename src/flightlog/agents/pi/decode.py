@@ -20,29 +20,7 @@ from msgspec.structs import asdict, replace
 
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.session_files import describe_current
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    Block,
-    ClientNote,
-    ContextCompacted,
-    Entry,
-    Event,
-    Ignored,
-    PromptKind,
-    RecordContext,
-    SessionTitled,
-    SubagentInfo,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    UnknownBlock,
-    UnknownRecord,
-    UserPrompt,
-    image_from_base64,
-    text_of,
-)
+from flightlog.model import entries
 from flightlog.model.session import SessionFile, ThreadContext
 from flightlog.model.usage import ClientTotals, Usage, UsageLine, UsageQuality
 from flightlog.sources.foreign_json import (
@@ -67,11 +45,11 @@ _IGNORED = frozenset(
     {"session", "model_change", "thinking_level_change", "label", "custom", "context_edit"}
 )
 _PROMPTS = {
-    "user": PromptKind.HUMAN,
-    "custom": PromptKind.CLIENT,
-    "hookMessage": PromptKind.CLIENT,  # the name of `custom` in files of version 2
-    "branchSummary": PromptKind.SUMMARY,
-    "compactionSummary": PromptKind.SUMMARY,
+    "user": entries.PromptKind.HUMAN,
+    "custom": entries.PromptKind.CLIENT,
+    "hookMessage": entries.PromptKind.CLIENT,  # the name of `custom` in files of version 2
+    "branchSummary": entries.PromptKind.SUMMARY,
+    "compactionSummary": entries.PromptKind.SUMMARY,
 }
 
 
@@ -172,11 +150,11 @@ class PiDecoder:
 
     def __init__(self, file: SessionFile) -> None:
         del file
-        self._context = RecordContext()
+        self._context = entries.RecordContext()
         self._model, self._effort = "", ""
         self._hidden: dict[str, str] = {}  # the parent of each entry that makes no row
 
-    def decode(self, line: bytes) -> list[Entry] | None:
+    def decode(self, line: bytes) -> list[entries.Entry] | None:
         """Return the entries of a line."""
         record = parse_object(line)
         if record is None or not text_field(record, "type"):
@@ -186,57 +164,63 @@ class PiDecoder:
         uuid = text_field(record, "id") if text_field(record, "type") != "session" else ""
         parent = text_field(record, "parentId")
         parent = self._hidden.get(parent, parent)
-        if all(isinstance(event, Ignored) for event in events):
+        if all(isinstance(event, entries.Ignored) for event in events):
             # A branch may begin with such an entry; its first prompt then follows the fork itself.
             self._hidden[uuid] = parent
         at_ms = parse_timestamp_ms(text_field(record, "timestamp"))
-        base = Entry(Ignored(""), "", uuid, parent, at_ms, context=self._context)
+        base = entries.Entry(entries.Ignored(""), "", uuid, parent, at_ms, context=self._context)
         name = uuid or entry_name(record, line)
         numbered = enumerate(events)
         return [replace(base, event=event, key=f"{name}:{index}") for index, event in numbered]
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return nothing: Pi has no subagents of its own."""
         return ()
 
     def _remember(self, record: dict[str, Any]) -> None:
         match text_field(record, "type"):
             case "session":
-                self._context = RecordContext(text_field(record, "cwd"))
+                self._context = entries.RecordContext(text_field(record, "cwd"))
             case "model_change":
                 self._model = text_field(record, "modelId")
             case "thinking_level_change":
                 self._effort = text_field(record, "thinkingLevel")
 
-    def _decode_events(self, record: dict[str, Any], line: bytes) -> Iterator[Event]:
+    def _decode_events(self, record: dict[str, Any], line: bytes) -> Iterator[entries.Event]:
         kind = text_field(record, "type")
         match kind:
             case "message":
                 yield from _decode_message(object_field(record, "message"))
             case "compaction":
-                yield ContextCompacted("", int_field(record, "tokensBefore"), 0)
-                yield UserPrompt(PromptKind.SUMMARY, (Text(text_field(record, "summary")),))
+                yield entries.ContextCompacted("", int_field(record, "tokensBefore"), 0)
+                yield entries.UserPrompt(
+                    entries.PromptKind.SUMMARY, (entries.Text(text_field(record, "summary")),)
+                )
             case "branch_summary":
-                yield UserPrompt(PromptKind.SUMMARY, (Text(text_field(record, "summary")),))
+                yield entries.UserPrompt(
+                    entries.PromptKind.SUMMARY, (entries.Text(text_field(record, "summary")),)
+                )
             case "usage":
-                yield ClientNote(kind, f"side call: {text_field(record, 'kind')}")
+                yield entries.ClientNote(kind, f"side call: {text_field(record, 'kind')}")
             case "session_info":
-                yield SessionTitled(text_field(record, "name"), is_user_title=True)
+                yield entries.SessionTitled(text_field(record, "name"), is_user_title=True)
             case "custom_message":
-                yield UserPrompt(PromptKind.CLIENT, _decode_blocks(record.get("content")))
+                yield entries.UserPrompt(
+                    entries.PromptKind.CLIENT, _decode_blocks(record.get("content"))
+                )
             case _ if kind in _IGNORED:
-                yield Ignored(kind)
+                yield entries.Ignored(kind)
             case _:
-                yield UnknownRecord(kind, tuple(sorted(record)))
+                yield entries.UnknownRecord(kind, tuple(sorted(record)))
         if (counts := find_counts(record)) is not None:
             yield self._make_reply(record, counts, response_name(record, line))
 
     def _make_reply(
         self, record: dict[str, Any], counts: dict[str, Any], message_id: str
-    ) -> AssistantReply:
+    ) -> entries.AssistantReply:
         message = object_field(record, "message")
         is_reply = text_field(message, "role") == "assistant"
-        return AssistantReply(
+        return entries.AssistantReply(
             message_id=message_id,
             model=model_of(record, self._model),
             content=_decode_blocks(message.get("content")) if is_reply else (),
@@ -270,61 +254,63 @@ SOURCE = PiSource(
 )
 
 
-def _decode_message(message: dict[str, Any]) -> Iterator[Event]:
+def _decode_message(message: dict[str, Any]) -> Iterator[entries.Event]:
     role = text_field(message, "role")
     match role:
         case "assistant":
             if error := text_field(message, "errorMessage"):
-                yield ApiError(error)
+                yield entries.ApiError(error)
             elif find_counts({"message": message}) is None:
-                yield Ignored("message/assistant")
+                yield entries.Ignored("message/assistant")
         case "toolResult":
             yield _decode_result(message)
         case "bashExecution":
-            yield UserPrompt(PromptKind.COMMAND, (Text(f"! {text_field(message, 'command')}"),))
+            yield entries.UserPrompt(
+                entries.PromptKind.COMMAND, (entries.Text(f"! {text_field(message, 'command')}"),)
+            )
             code = message.get("exitCode")
             ending = f"\nexit code {code}" if isinstance(code, int) and code else ""
-            output = (Text(f"{text_field(message, 'output')}{ending}".strip()),)
-            yield UserPrompt(PromptKind.COMMAND_OUTPUT, output)
+            output = (entries.Text(f"{text_field(message, 'output')}{ending}".strip()),)
+            yield entries.UserPrompt(entries.PromptKind.COMMAND_OUTPUT, output)
         case "system":
-            yield Ignored("message/system")
+            yield entries.Ignored("message/system")
         case _ if role in _PROMPTS:
             blocks = _decode_blocks(message.get("content", message.get("summary")))
-            yield UserPrompt(_PROMPTS[role], blocks)
+            yield entries.UserPrompt(_PROMPTS[role], blocks)
         case _:
-            yield UnknownRecord(f"message/{role}", tuple(sorted(message)))
+            yield entries.UnknownRecord(f"message/{role}", tuple(sorted(message)))
 
 
-def _decode_result(message: dict[str, Any]) -> ToolResult:
+def _decode_result(message: dict[str, Any]) -> entries.ToolResult:
     content, is_error = _decode_blocks(message.get("content")), message.get("isError") is True
     detail = dict(object_field(message, "details"))
-    if is_error and (ended := _EXIT_CODE.search(text_of(content))):
+    if is_error and (ended := _EXIT_CODE.search(entries.text_of(content))):
         detail["exitCode"] = int(ended[1])
     call = text_field(message, "toolCallId")
-    return ToolResult(call, content, is_error=is_error, detail=detail or None)
+    return entries.ToolResult(call, content, is_error=is_error, detail=detail or None)
 
 
-def _decode_blocks(content: Any) -> tuple[Block, ...]:
+def _decode_blocks(content: Any) -> tuple[entries.Block, ...]:
     if isinstance(content, str):
-        return (Text(content),)
+        return (entries.Text(content),)
     parts = content if isinstance(content, list) else []
     return tuple(_decode_block(part) for part in parts if isinstance(part, dict))
 
 
-def _decode_block(part: dict[str, Any]) -> Block:
+def _decode_block(part: dict[str, Any]) -> entries.Block:
     match text_field(part, "type"):
         case "text":
-            return Text(text_field(part, "text"))
+            return entries.Text(text_field(part, "text"))
         case "thinking":
             text = text_field(part, "thinking")
-            return Thinking(text, is_withheld=not text or part.get("redacted") is True)
+            return entries.Thinking(text, is_withheld=not text or part.get("redacted") is True)
         case "toolCall":
             given = object_field(part, "arguments")
-            return ToolUse(text_field(part, "id"), text_field(part, "name"), given)
+            return entries.ToolUse(text_field(part, "id"), text_field(part, "name"), given)
         case "image":
-            return image_from_base64(text_field(part, "mimeType"), text_field(part, "data"))
+            return entries.image_from_base64(text_field(part, "mimeType"), text_field(part, "data"))
         case kind:
-            return UnknownBlock(kind or "?", text_field(part, "text"))
+            return entries.UnknownBlock(kind or "?", text_field(part, "text"))
 
 
 def _apply_system(
@@ -334,7 +320,7 @@ def _apply_system(
     if message.get("replace") is True:
         sections.clear()
         tools.clear()
-    if body := text_of(_decode_blocks(message.get("content"))):
+    if body := entries.text_of(_decode_blocks(message.get("content"))):
         sections[f"#{len(sections)}"] = body
     for name, text in object_field(message, "sections").items():
         sections[name] = text if isinstance(text, str) else ""

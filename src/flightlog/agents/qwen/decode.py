@@ -23,22 +23,7 @@ from msgspec.structs import asdict, replace
 from flightlog.agents.dialects.gemini import decode_parts, decode_results, decode_usage, make_result
 from flightlog.agents.line_source import LineFormat, LineSource
 from flightlog.agents.qwen import AGENT_NAME, main_path, name_thread, session_files
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    ContextCompacted,
-    Entry,
-    Event,
-    Ignored,
-    PromptKind,
-    RecordContext,
-    SessionTitled,
-    SubagentInfo,
-    Text,
-    ToolUse,
-    UnknownRecord,
-    UserPrompt,
-)
+from flightlog.model import entries
 from flightlog.model.errors import Unreadable
 from flightlog.model.session import SessionFile
 from flightlog.model.usage import ModelResponse, Usage, UsageLine, UsageQuality, response_to_row
@@ -66,8 +51,8 @@ _UNREAD = tuple(
     "session_artifact_event session_artifact_snapshot session_model session_source slash_command "
     "turn_result ui_telemetry user_text_elements".split()
 )
-_PROMPTS = dict.fromkeys(("notification", "cron"), PromptKind.TASK)
-_PROMPTS |= {"goal_runtime": PromptKind.CLIENT}
+_PROMPTS = dict.fromkeys(("notification", "cron"), entries.PromptKind.TASK)
+_PROMPTS |= {"goal_runtime": entries.PromptKind.CLIENT}
 _DECISIONS = {"accept": "allow", "auto_accept": "allow", "modify": "allow", "reject": "deny"}
 _OPEN_MAX = 16  # responses that wait for their assistant record
 
@@ -83,9 +68,9 @@ class QwenDecoder:
         self._response = ""  # the last response of a subagent
         self._decisions: dict[str, str] = {}  # by tool call
         self._calls: set[str] = set()
-        self._subagents: dict[str, SubagentInfo] = {}
+        self._subagents: dict[str, entries.SubagentInfo] = {}
 
-    def decode(self, line: bytes) -> Sequence[Entry] | None:
+    def decode(self, line: bytes) -> Sequence[entries.Entry] | None:
         """Return the entries of a line, or None if it is no JSON object."""
         record = parse_object(line)
         if record is None:
@@ -94,25 +79,27 @@ class QwenDecoder:
         place = (text_field(record, name) for name in ("cwd", "gitBranch", "version"))
         at_ms = parse_timestamp_ms(text_field(record, "timestamp"))
         key = uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-        context, parent = RecordContext(*place), text_field(record, "parentUuid")
-        base = Entry(Ignored("telemetry"), "", uuid, parent, at_ms, context=context, key=key)
-        entries = (
+        context, parent = entries.RecordContext(*place), text_field(record, "parentUuid")
+        base = entries.Entry(
+            entries.Ignored("telemetry"), "", uuid, parent, at_ms, context=context, key=key
+        )
+        decoded = (
             self._decode_telemetry(record, base)
             if find_event(record)
             else (replace(base, event=event) for event in self._decode_events(record))
         )
-        return [replace(entry, key=f"{entry.key}:{at}") for at, entry in enumerate(entries)]
+        return [replace(entry, key=f"{entry.key}:{at}") for at, entry in enumerate(decoded)]
 
-    def subagents(self) -> Iterable[SubagentInfo]:
+    def subagents(self) -> Iterable[entries.SubagentInfo]:
         """Return the subagents and side calls that events name."""
         return tuple(self._subagents.values())
 
-    def _decode_events(self, record: dict[str, Any]) -> Iterator[Event]:
+    def _decode_events(self, record: dict[str, Any]) -> Iterator[entries.Event]:
         kind, parts = text_field(record, "type"), object_field(record, "message").get("parts")
         match kind:
             case "user":
-                prompt = _PROMPTS.get(text_field(record, "subtype"), PromptKind.HUMAN)
-                yield UserPrompt(prompt, decode_parts(parts))
+                prompt = _PROMPTS.get(text_field(record, "subtype"), entries.PromptKind.HUMAN)
+                yield entries.UserPrompt(prompt, decode_parts(parts))
             case "assistant":
                 yield self._decode_reply(record, parts)
             case "tool_result":
@@ -124,22 +111,22 @@ class QwenDecoder:
                     yield from (_make_reply(open_record, 1) for open_record in self._open)
                     self._open = []
             case _:
-                yield UnknownRecord(kind or "record", tuple(sorted(record)))
+                yield entries.UnknownRecord(kind or "record", tuple(sorted(record)))
 
-    def _decode_reply(self, record: dict[str, Any], parts: object) -> AssistantReply:
+    def _decode_reply(self, record: dict[str, Any], parts: object) -> entries.AssistantReply:
         blocks = decode_parts(parts)
-        self._calls.update(block.id for block in blocks if isinstance(block, ToolUse))
+        self._calls.update(block.id for block in blocks if isinstance(block, entries.ToolUse))
         counts = object_field(record, "usageMetadata")
         is_part = bool(self._file.subagent) and not counts and bool(self._response)
         if response := self._take_response(decode_usage(counts)):
             self._response = text_field(response, "uuid")
         if response and self._file.subagent:
             # The session's own file has this text, with the same response.
-            text = Text(text_field(find_event(response), "response_text"))
+            text = entries.Text(text_field(find_event(response), "response_text"))
             blocks = tuple(block for block in blocks if block != text)
         repeats = is_part or response is not None
         is_counted = bool(decode_usage(counts)) and not (repeats or self._has_events)
-        return AssistantReply(
+        return entries.AssistantReply(
             message_id=self._response if repeats else text_field(record, "uuid"),
             model=text_field(record, "model"),
             content=blocks,
@@ -160,10 +147,12 @@ class QwenDecoder:
             self._taken.add(text_field(found, "uuid"))
         return found
 
-    def _decode_telemetry(self, record: dict[str, Any], base: Entry) -> Iterator[Entry]:
+    def _decode_telemetry(
+        self, record: dict[str, Any], base: entries.Entry
+    ) -> Iterator[entries.Entry]:
         fields = find_event(record)
         name, subagent = text_field(fields, "event.name"), find_subagent(fields)
-        event: Event = Ignored(name)
+        event: entries.Event = entries.Ignored(name)
         if name == API_RESPONSE and subagent:
             self._note_subagent(subagent, fields)
             reply, key = _make_reply(record, 1), f"{base.uuid}.side"
@@ -174,22 +163,22 @@ class QwenDecoder:
             event = _make_reply(record, 0)
         elif name == "qwen-code.api_error":
             text = text_field(fields, "error_message") or text_field(fields, "error")
-            event = ApiError(text, int_field(fields, "status_code"))
+            event = entries.ApiError(text, int_field(fields, "status_code"))
         elif name == "qwen-code.tool_call":
             decision = _DECISIONS.get(text_field(fields, "decision"), "")
             self._decisions[text_field(fields, "call_id")] = decision
         elif not name.startswith("qwen-code."):
-            event = UnknownRecord(f"telemetry/{name}", tuple(sorted(fields)))
+            event = entries.UnknownRecord(f"telemetry/{name}", tuple(sorted(fields)))
         yield replace(base, event=event)
 
     def _note_subagent(self, subagent: str, event: dict[str, Any]) -> None:
         kind, task = text_field(event, "subagent_name"), text_field(event, "subagent_task_name")
         call = subagent.removeprefix(f"{kind}-")
         call, is_side_call = call if call in self._calls else "", kind.startswith("managed-")
-        info = SubagentInfo(subagent, kind, task, call, is_side_call=is_side_call)
+        info = entries.SubagentInfo(subagent, kind, task, call, is_side_call=is_side_call)
         self._subagents[subagent] = info
 
-    def _decode_results(self, call: dict[str, Any], parts: object) -> Iterator[Event]:
+    def _decode_results(self, call: dict[str, Any], parts: object) -> Iterator[entries.Event]:
         display = object_field(call, "resultDisplay")
         is_denied = text_field(call, "errorType") == "execution_denied"
         status = "cancelled" if is_denied else text_field(call, "status")
@@ -274,14 +263,14 @@ def _count(record: dict[str, Any]) -> Usage:
     return decode_event(find_event(record))
 
 
-def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
+def _make_reply(record: dict[str, Any], block_index: int) -> entries.AssistantReply:
     """Return a response; the first line of one has no text, its assistant record has it."""
     event = find_event(record)
     text = text_field(event, "response_text")
-    return AssistantReply(
+    return entries.AssistantReply(
         message_id=text_field(record, "uuid"),
         model=text_field(event, "model"),
-        content=(Text(text),) if text and block_index else (),
+        content=(entries.Text(text),) if text and block_index else (),
         **asdict(_count(record)),
         request_id=text_field(event, "response_id"),
         block_index=block_index,
@@ -289,22 +278,26 @@ def _make_reply(record: dict[str, Any], block_index: int) -> AssistantReply:
     )
 
 
-def _decode_system(record: dict[str, Any]) -> Event:
+def _decode_system(record: dict[str, Any]) -> entries.Event:
     kind, payload = text_field(record, "subtype"), object_field(record, "systemPayload")
-    result: Event = UnknownRecord(f"system/{kind}", tuple(sorted(payload)))
+    result: entries.Event = entries.UnknownRecord(f"system/{kind}", tuple(sorted(payload)))
     match kind:
         case "chat_compression":
             info = object_field(payload, "info")
             names = ("originalTokenCount", "newTokenCount")
             before, after = (int_field(info, name) for name in names)
-            result = ContextCompacted(text_field(info, "triggerReason"), before, after)
+            result = entries.ContextCompacted(text_field(info, "triggerReason"), before, after)
         case "custom_title":
             by_person = text_field(payload, "titleSource") != "auto"
-            result = SessionTitled(text_field(payload, "customTitle"), is_user_title=by_person)
+            result = entries.SessionTitled(
+                text_field(payload, "customTitle"), is_user_title=by_person
+            )
         case "slash_command" if text_field(payload, "phase") == "invocation":
-            result = UserPrompt(PromptKind.COMMAND, (Text(text_field(payload, "rawCommand")),))
+            result = entries.UserPrompt(
+                entries.PromptKind.COMMAND, (entries.Text(text_field(payload, "rawCommand")),)
+            )
         case _ if kind in _UNREAD:
-            result = Ignored(f"system/{kind}")
+            result = entries.Ignored(f"system/{kind}")
     return result
 
 

@@ -13,14 +13,7 @@ from flightlog.model.addresses import short_address
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import Cost, CostSource, format_cost
-from flightlog.views.session.tools import (
-    PATH_NAMES,
-    ToolEdit,
-    command_of,
-    edits_of_call,
-    first_text,
-    tool_kind,
-)
+from flightlog.views.session import tools
 
 EXCERPT_CHARS = 60  # of a command or path in a title, which is one line of a list
 _WRITERS = frozenset({"edit", "command"})  # kinds of tools that can change a file
@@ -68,7 +61,7 @@ class ToolAction(Struct, frozen=True, gc=False):
     era: int
     kind: str
     command: str
-    edits: tuple[ToolEdit, ...]
+    edits: tuple[tools.ToolEdit, ...]
     path: str
     """The file that the input names, or ""."""
 
@@ -139,10 +132,10 @@ def _list_actions(session: Session, subagent: str, turns: tuple[Turn, ...]) -> A
             address = f"{thread}#{turn.number}.{item.number}"
             steps.append((address, item))
             for call in item.tool_calls:
-                kind = tool_kind(call.name)
-                command = _SHELL.sub("", command_of(call), 1) if kind == "command" else ""
-                edits = edits_of_call(call) if kind in _WRITERS else ()
-                path = first_text(call.input, PATH_NAMES) or ""
+                kind = tools.tool_kind(call.name)
+                command = _SHELL.sub("", tools.command_of(call), 1) if kind == "command" else ""
+                edits = tools.edits_of_call(call) if kind in _WRITERS else ()
+                path = tools.first_text(call.input, tools.PATH_NAMES) or ""
                 place = (session.cwd, address, item, call, turn, era)
                 actions.append(ToolAction(*place, kind, command, edits, path))
     starts.append((len(steps), len(actions)))

@@ -288,16 +288,13 @@ def _print_requests(listed: "list[RequestListing]") -> None:
 def _print_batch(summary: dict[str, Any], run: Path) -> None:
     rows = []
     for target in summary["targets"]:
-        responses, errors = (
-            f"{target['samples']}/{target['count']}",
-            str(len(target["errors"]) or "-"),
-        )
+        responses = f"{target['samples']}/{target['count']}"
+        errors = str(len(target["errors"]) or "-")
         model = target["model"] or "as recorded"
         rows.append([target["path"], model, responses, errors, format_usd(target["cost_usd"])])
     print_table(["samples in", "model", "responses", "errors", "cost"], rows, right=(2, 3, 4))
-    for error in dict.fromkeys(
-        error for target in summary["targets"] for error in target["errors"]
-    ):
+    every = (error for target in summary["targets"] for error in target["errors"])
+    for error in dict.fromkeys(every):
         click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
     cost = format_usd(summary["cost_usd"])
     if "expected_cost_usd" in summary:

@@ -105,9 +105,8 @@ def logs(written: str, *, follow: bool, as_json: bool, **filters: Any) -> None:
 
     runtime = open_runtime()
     directory = service.find_session(runtime, written)
-    for entry in service.log_entries(
-        runtime, directory, service.LogFilter(**filters), follow=follow
-    ):
+    chosen = service.LogFilter(**filters)
+    for entry in service.log_entries(runtime, directory, chosen, follow=follow):
         if as_json:
             click.echo(as_json_line(entry))
             continue

@@ -38,11 +38,9 @@ def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]
     for turn in session.turns:
         chat = chat_name(session.id, uuid_of(turn), turn.at_ms)
         for call in _commit_calls(turn):
-            hashes = _NAMED.findall(call.output[:_OUTPUT_CHARS])
+            hashes = tuple(_NAMED.findall(call.output[:_OUTPUT_CHARS]))
             for commit in candidates:
-                if any(commit.hash.startswith(prefix) for prefix in hashes) or _is_during_call(
-                    call, turn, commit
-                ):
+                if commit.hash.startswith(hashes) or _is_during_call(call, turn, commit):
                     makers.setdefault(commit.hash, (session.id, chat))
     return makers
 

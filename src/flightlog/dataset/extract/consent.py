@@ -104,13 +104,12 @@ def _text_limits(row: AnyRow | Row) -> dict[str, int]:
 
 def _drop_counts(row: Row, limits: Mapping[str, int]) -> Row:
     """Return a row without the lengths of its texts, except of those that will be cut."""
-    row_without_counts = {name: value for name, value in row.items() if name != "target_chars"}
+    others = {name: value for name, value in row.items() if name != "target_chars"}
     for name in WORDS:
-        if isinstance(row_without_counts.get(name), str) and row_without_counts.get(
-            f"{name}_chars", 0
-        ) <= limits.get(name, 0):
-            row_without_counts.pop(f"{name}_chars", None)
-    return row_without_counts
+        is_kept_whole = others.get(f"{name}_chars", 0) <= limits.get(name, 0)
+        if isinstance(others.get(name), str) and is_kept_whole:
+            others.pop(f"{name}_chars", None)
+    return others
 
 
 def _shorten_texts(

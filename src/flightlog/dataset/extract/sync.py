@@ -16,17 +16,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.archive.archive import Archive, SessionFiles
+from flightlog.dataset import layout
 from flightlog.dataset.extract import commits
 from flightlog.dataset.extract.consent import permitted_rows, search_values, values_of
 from flightlog.dataset.extract.extract import ExtractContext, ExtractResult, capture_whole_session
-from flightlog.dataset.layout import (
-    CACHED,
-    ROOT,
-    DatasetDirs,
-    cache_pages,
-    prepare_dataset,
-    write_shard,
-)
 from flightlog.dataset.reader import RATINGS, DatasetReader, read_dataset
 from flightlog.dataset.rows import Row
 from flightlog.dataset.state import (
@@ -185,7 +178,7 @@ def sync_dataset(
 ) -> SyncReport:
     """Write every row of the repository that its files lack."""
     is_wanted = may_prepare(context.dirs, default)
-    prepared = prepare_dataset(context.dirs, context.redactor) if is_wanted else []
+    prepared = layout.prepare_dataset(context.dirs, context.redactor) if is_wanted else []
     dataset = read_dataset(context.dirs.tracked_dir)
     sessions = list(recordings)
     # Search all sessions first: a secret recognized in one is then removed from the rows of all.
@@ -220,10 +213,10 @@ def _search_session(context: ExtractContext, recording: SessionFiles) -> None:
         remember_session(context.dirs.state_dir, recording.session, progress)
 
 
-def _write_cache(dirs: DatasetDirs) -> None:
+def _write_cache(dirs: layout.DatasetDirs) -> None:
     """Write the source document's file per row for every row, except over other tools' files."""
     dataset = read_dataset(dirs.tracked_dir)
-    pages = cache_pages(row for kind in CACHED for row in dataset.rows_of_kind(kind))
+    pages = layout.cache_pages(row for kind in layout.CACHED for row in dataset.rows_of_kind(kind))
     write_output_files(
         dirs.root, (page for page in pages if is_ours(dirs.root / page.path)), durable=False
     )
@@ -247,7 +240,7 @@ def sync_commits(context: ExtractContext, sessions: Iterable[SessionFiles] = ())
     return len(rows)
 
 
-def iter_own_sessions(archive: Archive, dirs: DatasetDirs) -> Iterator[SessionFiles]:
+def iter_own_sessions(archive: Archive, dirs: layout.DatasetDirs) -> Iterator[SessionFiles]:
     """Yield the sessions that started inside this work tree.
 
     All transcripts in one agent folder started in one directory, or in two that the agent names
@@ -272,7 +265,7 @@ def is_inside(cwd: str, top: Path) -> bool:
     return not any((directory / ".git").exists() for directory in between)
 
 
-def may_prepare(dirs: DatasetDirs, default: str = "") -> bool:
+def may_prepare(dirs: layout.DatasetDirs, default: str = "") -> bool:
     """Return whether files with fixed names may be created on this branch.
 
     If the default branch has a dataset, they would block its checkout.
@@ -281,7 +274,7 @@ def may_prepare(dirs: DatasetDirs, default: str = "") -> bool:
     if current_branch(dirs.repository) in (main, ""):
         return True
     refs = (f"refs/heads/{main}", f"refs/remotes/origin/{main}")
-    return not any(tree_files(dirs.repository, ref, ROOT) for ref in refs)
+    return not any(tree_files(dirs.repository, ref, layout.ROOT) for ref in refs)
 
 
 def _may_be_inside(cwd: str, top: Path) -> bool:
@@ -324,6 +317,6 @@ def _write_unowned_rows(context: ExtractContext, what: str, rows: list[Redacted[
         return ""
     clone = recall_clone(context.dirs.state_dir)
     owner = f"{what}-{writer_name(context.dirs.state_dir)}"
-    path = write_shard(context.dirs, owner, values_of(rows), clone.shards, context.redactor)
+    path = layout.write_shard(context.dirs, owner, values_of(rows), clone.shards, context.redactor)
     remember_clone(context.dirs.state_dir, replace(clone, shards=clone.shards + 1))
     return path.name if path else ""

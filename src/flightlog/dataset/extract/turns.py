@@ -15,20 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.rows import (
-    ActionRow,
-    AgentBatch,
-    AnyRow,
-    ChatRow,
-    OrchestrationRow,
-    SessionRow,
-    StepUsage,
-    SubagentUsage,
-    chat_name,
-    format_row_time,
-    session_name,
-    short_session_id,
-)
+from flightlog.dataset import rows
 from flightlog.model.entries import PromptKind, text_of
 from flightlog.model.session import NoteKind, Session, Step, Subagent, ToolCall, Turn
 from flightlog.views.session.tools import PATH_NAMES, files_of_call, first_text, tool_kind
@@ -57,32 +44,34 @@ class EarlierTurns(Struct, frozen=True):
     title: str = ""
 
 
-def chat_rows(session: Session, top: str) -> Iterator[tuple[Turn, ChatRow]]:
+def chat_rows(session: Session, top: str) -> Iterator[tuple[Turn, rows.ChatRow]]:
     """Yield each turn with its row."""
     for turn in session.turns:
         yield turn, _chat_row(session, turn, top)
 
 
-def action_rows(session: Session, turn: Turn, top: str, subagent: str = "") -> Iterator[ActionRow]:
+def action_rows(
+    session: Session, turn: Turn, top: str, subagent: str = ""
+) -> Iterator[rows.ActionRow]:
     """Yield a row for each tool call of a turn."""
-    chat_id = "" if subagent else chat_name(session.id, uuid_of(turn), turn.at_ms)
+    chat_id = "" if subagent else rows.chat_name(session.id, uuid_of(turn), turn.at_ms)
     for step in turn.steps:
         for call in step.tool_calls:
             yield _action_row(session, step, call, top, (chat_id, subagent))
 
 
 def session_row(
-    session: Session, total: EarlierTurns, subagents: Sequence[SubagentUsage]
-) -> SessionRow:
+    session: Session, total: EarlierTurns, subagents: Sequence[rows.SubagentUsage]
+) -> rows.SessionRow:
     """Return the row of a session with these totals and subagents."""
     started = total.started_ms or session.started_ms
     title = " ".join((total.title or session.title).split())
     ended = session.ended_ms or started or 0
     cost_usd = total.cost_usd + sum(agent.cost_usd for agent in subagents)
-    return SessionRow(
-        id=session_name(session.id, started),
-        started_at=format_row_time(started),
-        ended_at=format_row_time(ended),
+    return rows.SessionRow(
+        id=rows.session_name(session.id, started),
+        started_at=rows.format_row_time(started),
+        ended_at=rows.format_row_time(ended),
         summary=title,
         chat_count=total.chats,
         commits=total.commits,
@@ -140,7 +129,7 @@ def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierT
     )
 
 
-def step_usage(step: Step, model: str) -> StepUsage:
+def step_usage(step: Step, model: str) -> rows.StepUsage:
     """Return a response's tokens, and its model if it is not `model`."""
     usage = step.usage
     name = step.message_id or step.request_id
@@ -151,7 +140,7 @@ def step_usage(step: Step, model: str) -> StepUsage:
         usage.cache_write_5m_tokens,
         usage.cache_write_1h_tokens,
     )
-    return StepUsage(name, *tokens, "" if step.model == model else step.model)
+    return rows.StepUsage(name, *tokens, "" if step.model == model else step.model)
 
 
 def relative_path(path: str, top: str) -> str:
@@ -160,10 +149,10 @@ def relative_path(path: str, top: str) -> str:
     return posixpath.relpath(path, top) if top and inside else path
 
 
-def with_commits(row: AnyRow, commits: Iterable[str]) -> AnyRow:
+def with_commits(row: rows.AnyRow, commits: Iterable[str]) -> rows.AnyRow:
     """Return a chat row with the last of these commits."""
     hashes = list(commits)
-    if not hashes or not isinstance(row, ChatRow):
+    if not hashes or not isinstance(row, rows.ChatRow):
         return row
     return replace(row, resulted_in_commit=True, related_commit=hashes[-1])
 
@@ -184,17 +173,17 @@ def uuid_of(turn: Turn) -> str:
     )
 
 
-def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
+def _chat_row(session: Session, turn: Turn, top: str) -> rows.ChatRow:
     calls = [call for step in turn.steps for call in step.tool_calls]
     files = [relative_path(name, top) for name in map(_call_file, calls) if name]
     modified = [relative_path(name, top) for call in calls for name in files_of_call(call)]
     prompt = turn.text
     answer = next((text for step in reversed(turn.steps) if (text := text_of(step.content))), "")
     model = turn.steps[0].model if turn.steps else ""
-    return ChatRow(
-        id=chat_name(session.id, uuid_of(turn), turn.at_ms),
-        timestamp=format_row_time(turn.at_ms),
-        session_id=short_session_id(session.id),
+    return rows.ChatRow(
+        id=rows.chat_name(session.id, uuid_of(turn), turn.at_ms),
+        timestamp=rows.format_row_time(turn.at_ms),
+        session_id=rows.short_session_id(session.id),
         input=prompt,
         output=answer,
         tools=list(dict.fromkeys(call.name for call in calls)),
@@ -213,13 +202,13 @@ def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
 
 def _action_row(
     session: Session, step: Step, call: ToolCall, top: str, thread: tuple[str, str]
-) -> ActionRow:
+) -> rows.ActionRow:
     started, ended = call.started_ms or step.at_ms or 0, call.ended_ms or 0
     target, target_chars = _call_target(call.executed_input or call.input, top)
-    return ActionRow(
+    return rows.ActionRow(
         id=f"action-{call.id}",
-        timestamp=format_row_time(started),
-        session_id=short_session_id(session.id),
+        timestamp=rows.format_row_time(started),
+        session_id=rows.short_session_id(session.id),
         action_type=tool_kind(call.name),
         target=target,
         target_chars=target_chars,
@@ -248,12 +237,12 @@ def _call_file(call: ToolCall) -> str:
     return first_text(call.executed_input or call.input, names) or ""
 
 
-def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
+def subagents_by_id(session: Session) -> dict[str, tuple[int, rows.SubagentUsage]]:
     """Return start time and usage of each subagent of a session."""
     calls = [
         (turn, call) for turn in session.turns for step in turn.steps for call in step.tool_calls
     ]
-    chats = {call.id: chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
+    chats = {call.id: rows.chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
     failed = {call.id for _, call in calls if call.is_error}
     return {
         subagent.id: (_start_ms(subagent), _subagent_usage(subagent, chats, failed))
@@ -262,13 +251,13 @@ def subagents_by_id(session: Session) -> dict[str, tuple[int, SubagentUsage]]:
 
 
 def orchestration_row(
-    session: str, subagents: Mapping[str, tuple[int, SubagentUsage]], tools: Iterable[str]
-) -> OrchestrationRow | None:
+    session: str, subagents: Mapping[str, tuple[int, rows.SubagentUsage]], tools: Iterable[str]
+) -> rows.OrchestrationRow | None:
     """Return the row of a session's subagents, or None if it has none."""
     ordered = sorted(subagents.values(), key=lambda pair: (pair[0], pair[1].id))
     if not ordered:
         return None
-    groups: list[list[tuple[int, SubagentUsage]]] = []
+    groups: list[list[tuple[int, rows.SubagentUsage]]] = []
     for started_ms, agent in ordered:
         if groups and started_ms - groups[-1][0][0] <= TOGETHER_MS:
             groups[-1].append((started_ms, agent))
@@ -276,11 +265,11 @@ def orchestration_row(
             groups.append([(started_ms, agent)])
     agents = [agent for _, agent in ordered]
     tool_names = list(tools)
-    return OrchestrationRow(
-        id=f"orchestration-{short_session_id(session)}",
-        session_id=short_session_id(session),
+    return rows.OrchestrationRow(
+        id=f"orchestration-{rows.short_session_id(session)}",
+        session_id=rows.short_session_id(session),
         session=session,
-        timestamp=format_row_time(ordered[0][0]),
+        timestamp=rows.format_row_time(ordered[0][0]),
         rev=max(started_ms + agent.duration_ms for started_ms, agent in ordered),
         total_sub_agents=len(agents),
         batch_count=len(groups),
@@ -294,9 +283,9 @@ def orchestration_row(
     )
 
 
-def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
+def _build_batch(group: list[tuple[int, rows.SubagentUsage]]) -> rows.AgentBatch:
     ends = [started_ms + agent.duration_ms for started_ms, agent in group]
-    return AgentBatch(
+    return rows.AgentBatch(
         execution_type="parallel" if len(group) > 1 else "sequential",
         agent_count=len(group),
         duration_ms=max(ends) - group[0][0],
@@ -307,17 +296,17 @@ def _build_batch(group: list[tuple[int, SubagentUsage]]) -> AgentBatch:
 
 def _subagent_usage(
     subagent: Subagent, chats: Mapping[str, str], failed: set[str]
-) -> SubagentUsage:
+) -> rows.SubagentUsage:
     started_ms = _start_ms(subagent)
     ended_ms = max((turn_end_ms(turn) for turn in subagent.turns), default=started_ms)
     steps = [step for turn in subagent.turns for step in turn.steps]
     model = steps[0].model if steps else ""
-    return SubagentUsage(
+    return rows.SubagentUsage(
         id=subagent.id,
         model=model,
         agent_type=subagent.agent_type,
         chat_id=chats.get(subagent.tool_call_id, ""),
-        started_at=format_row_time(started_ms),
+        started_at=rows.format_row_time(started_ms),
         duration_ms=max(ended_ms - started_ms, 0),
         actions=sum(len(step.tool_calls) for step in steps),
         cost_usd=round(sum(step.cost_usd or 0.0 for step in steps), 6),

@@ -157,10 +157,8 @@ class ExperimentConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for names used twice, an unknown primary outcome or a wrong number."""
-        for what, names in (
-            ("task", [task.id for task in self.tasks]),
-            ("arm", [arm.name for arm in self.arms]),
-        ):
+        tasks, arms = [task.id for task in self.tasks], [arm.name for arm in self.arms]
+        for what, names in (("task", tasks), ("arm", arms)):
             if not names:
                 raise ValueError(f"an experiment needs at least one {what}")
             _require_unique(what, names)

@@ -47,9 +47,8 @@ def replay_session(
         return _run_branches_remotely(runtime, runs, runtime.jobs)
     if len(runs) == 1:
         return [continue_run(runs[0], environment, again=False)]
-    with ThreadPoolExecutor(
-        min(source.run.config.max_parallel, len(runs)), thread_name_prefix="branch"
-    ) as pool:
+    parallel = min(source.run.config.max_parallel, len(runs))
+    with ThreadPoolExecutor(parallel, thread_name_prefix="branch") as pool:
         try:
             return list(pool.map(lambda run: continue_run(run, environment, again=False), runs))
         except KeyboardInterrupt:

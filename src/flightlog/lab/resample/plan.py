@@ -195,11 +195,8 @@ def make_variant(
     edits = find_edits(load_recorded_body(run, session, request), cleaned)
     body = as_json(cleaned).encode()
     for variant in list_variants(run.path):
-        if (variant.session, variant.request, variant.label) == (
-            session,
-            request,
-            name,
-        ) and _has_body(run.path / variant.path, body):
+        is_same = (variant.session, variant.request, variant.label) == (session, request, name)
+        if is_same and _has_body(run.path / variant.path, body):
             return variant.number
     number = store.next_variant(session, request)
     folder = sample_dir(session, request, number)

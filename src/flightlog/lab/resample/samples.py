@@ -79,11 +79,8 @@ def list_samples(run: Path) -> list[Sample]:
         answered = {number for number, is_error, _ in files if not is_error}
         for number, is_error, path in files:
             if not is_error or number not in answered:
-                item, name = (
-                    SampleItem(session, request, variant, number),
-                    str(path.relative_to(run)),
-                )
-                answer = _read_json_object(path)
+                item = SampleItem(session, request, variant, number)
+                name, answer = str(path.relative_to(run)), _read_json_object(path)
                 read = _failed_sample if is_error or not answer else _answered_sample
                 samples.append(read(item, models.get(item, ""), answer, name))
     return samples

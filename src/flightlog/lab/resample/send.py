@@ -130,19 +130,14 @@ async def send_request(
     scrubber = _key_scrubber(*credentials.items())
     sock_connect = min(_CONNECT_S, call.timeout_s)
     timeout = aiohttp.ClientTimeout(total=call.timeout_s, sock_connect=sock_connect)
-    url, proxy, headers = (
-        URL(call.url, encoded=True),
-        proxy_for(call.url, environ) or None,
-        call.headers | credentials,
-    )
     try:
         async with http.post(
-            url,
+            URL(call.url, encoded=True),
             data=body,
-            headers=headers,
+            headers=call.headers | credentials,
             timeout=timeout,
             allow_redirects=False,
-            proxy=proxy,
+            proxy=proxy_for(call.url, environ) or None,
             ssl=trust_certificates(certificate_files(environ)),
         ) as response:
             data = scrubber.clean_bytes(await response.read())

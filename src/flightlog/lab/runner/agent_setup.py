@@ -14,15 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from flightlog import __version__
-from flightlog.agents.claude_code import CLOUD_SWITCHES, CONFIG_DIR, MAX_RETRIES, TMP_DIR
-from flightlog.agents.claude_code.driver import (
-    QUIET,
-    ClaudeCode,
-    SessionOptions,
-    clean_environment,
-    find,
-    session_arguments,
-)
+from flightlog.agents.claude_code import CLOUD_SWITCHES, CONFIG_DIR, MAX_RETRIES, TMP_DIR, driver
 from flightlog.agents.process import CommandDriver, scripted_driver
 from flightlog.agents.protocol import Driver
 from flightlog.lab.config import (
@@ -62,7 +54,7 @@ def select_driver(config: RunConfig, environment: RunEnvironment) -> Driver:
             return CommandDriver(config.command, model=config.model)
         case _:
             given = environment.environ.get("FLIGHTLOG_CLAUDE", "")
-            return ClaudeCode(find(given, environment.runtime.program_path))
+            return driver.ClaudeCode(driver.find(given, environment.runtime.program_path))
 
 
 def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
@@ -97,12 +89,8 @@ def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
     """
     is_own = config.provider == "anthropic"
     environ_address = environ.get("ANTHROPIC_BASE_URL", "") if is_own else ""
-    if (
-        config.base_url
-        and environ_address
-        and _url_origin(config.base_url) != _url_origin(environ_address)
-        and agent_credentials(config, environ)
-    ):
+    is_other = _url_origin(config.base_url) != _url_origin(environ_address)
+    if config.base_url and environ_address and is_other and agent_credentials(config, environ):
         raise Invalid(
             f"the key belongs to {environ_address[:100]}, but the run sends to {config.base_url[:100]}",
             hint="unset ANTHROPIC_BASE_URL, and set the key of the run's address",
@@ -123,7 +111,7 @@ def _url_origin(address: str) -> tuple[str, str]:
 def agent_environment(
     config: RunConfig, environment: RunEnvironment, scratch: Path, base_url: str
 ) -> dict[str, str]:
-    variables = clean_environment(environment.environ)
+    variables = driver.clean_environment(environment.environ)
     variables |= {
         name: value for name, value in environment.environ.items() if name.startswith(_KEPT)
     }
@@ -141,7 +129,7 @@ def agent_environment(
     own = {name: resolve_references(text, environment.environ) for name, text in config.env.items()}
     # The agent itself resolves the references in its configuration of servers.
     passed = {name: environment.environ[name] for name in referenced_names(config.mcp_config)}
-    return variables | QUIET | passed | own
+    return variables | driver.QUIET | passed | own
 
 
 def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
@@ -167,7 +155,7 @@ def agent_arguments(
     servers = config.mcp_config or ""
     # Clients before 2.1 call the tool `Task`; each client ignores the other name.
     agent_tools = ("Agent", "Task") if config.agents else ()
-    options = SessionOptions(
+    options = driver.SessionOptions(
         config.model,
         session.max_turns or config.max_turns,
         mode,
@@ -179,7 +167,7 @@ def agent_arguments(
         config.effort or "",
         servers if isinstance(servers, str) else json.dumps(servers),
     )
-    return session_arguments(options, resumes=resumes)
+    return driver.session_arguments(options, resumes=resumes)
 
 
 def own_arguments(config: RunConfig, environ: Mapping[str, str]) -> list[str]:

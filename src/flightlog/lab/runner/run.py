@@ -246,9 +246,8 @@ def _run_wave(
     if private and environment.elsewhere is not None and branch is None:
         _submit_wave(context, wave, environment.elsewhere)
     elif private:
-        with ThreadPoolExecutor(
-            min(config.max_parallel, len(wave)), thread_name_prefix="session"
-        ) as pool:
+        parallel = min(config.max_parallel, len(wave))
+        with ThreadPoolExecutor(parallel, thread_name_prefix="session") as pool:
             # Copying is safe while others run: no session works in the original directory.
             _await_all(context, [pool.submit(run_prepared, prepare(planned)) for planned in wave])
         _remove_copies(context, wave)

@@ -153,10 +153,7 @@ def difference_interval(
     """Return the interval of the difference of two shares, the second minus the first."""
     if one.is_stopped_early or other.is_stopped_early:
         half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
-        a, b = (
-            sequential_interval(one.count, one.n, half),
-            sequential_interval(other.count, other.n, half),
-        )
+        a, b = (sequential_interval(count.count, count.n, half) for count in (one, other))
         return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
     (low_one, high_one), (low_other, high_other) = (
         wilson_bounds(count.count, count.n, confidence) for count in (one, other)

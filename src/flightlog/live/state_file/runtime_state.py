@@ -31,17 +31,8 @@ from flightlog.live.state import (
     to_wire,
     with_freshness,
 )
+from flightlog.live.state_file import yaml_edit
 from flightlog.live.state_file.yaml_document import HEADER, YamlChunk, YamlError, parse_chunks
-from flightlog.live.state_file.yaml_edit import (
-    NOTES,
-    apply_values,
-    drop_absent,
-    drop_members,
-    new_item,
-    new_root,
-    prepare_insertion,
-    show_empty_list,
-)
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.text import format_utc_ms
 from flightlog.model.usage import DAY_MS
@@ -249,11 +240,11 @@ def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
             chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
         plain = to_wire(new.thresholds)
-        chunks.append(new_root("thresholds", plain, f"\n{_OURS_TO_SET}"))
+        chunks.append(yaml_edit.new_root("thresholds", plain, f"\n{_OURS_TO_SET}"))
     if new.metadata is not None and "r:metadata" not in names:
-        chunks.append(new_root("metadata", {"version": VERSION}, ""))
+        chunks.append(yaml_edit.new_root("metadata", {"version": VERSION}, ""))
     if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
-        chunks.append(new_root("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}"))
+        chunks.append(yaml_edit.new_root("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}"))
     return chunks
 
 
@@ -280,20 +271,20 @@ def _with_items(
             item = items.pop(chunk.key)
             if chunk.key not in same:
                 new_values, comments = _item_to_dict(item), _item_comments(item, indexes)
-                chunk = apply_values(chunk, new_values, comments)  # noqa: PLW2901
-                chunk = drop_absent(chunk, computed_fields(item), new_values)  # noqa: PLW2901
+                chunk = yaml_edit.apply_values(chunk, new_values, comments)  # noqa: PLW2901
+                chunk = yaml_edit.drop_absent(chunk, computed_fields(item), new_values)  # noqa: PLW2901
             indent = len(chunk.text) - len(chunk.text.lstrip(" "))
         after.append(chunk)
         if is_item or chunk.key == f"r:{name}":
             at = len(after)
     new = [
-        new_item(key, _item_to_dict(item), indent, _item_comments(item, indexes))
+        yaml_edit.new_item(key, _item_to_dict(item), indent, _item_comments(item, indexes))
         for key, item in items.items()
     ]
     if new:
-        prepare_insertion(after[at - 1], new[-1], name)
+        yaml_edit.prepare_insertion(after[at - 1], new[-1], name)
     elif after[at - 1].key == f"r:{name}":
-        after[at - 1] = show_empty_list(after[at - 1], name)
+        after[at - 1] = yaml_edit.show_empty_list(after[at - 1], name)
     return [*after[:at], *new, *after[at:]], removed
 
 
@@ -302,7 +293,7 @@ def _item_to_dict(item: AuthProfile | RuntimeSession) -> dict[str, Any]:
     if isinstance(item, AuthProfile) and "blockStart" in plain["billing"]:
         billing = plain["billing"]
         document = list(billing)[: list(billing).index("blockStart")]
-        note = {f"{NOTES}units": _UNITS}
+        note = {f"{yaml_edit.NOTES}units": _UNITS}
         plain["billing"] = {key: billing[key] for key in document} | note | billing
     return plain
 
@@ -334,9 +325,9 @@ def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int)
         if chunk.node is None or chunk.node.keys is None:
             continue
         if chunk.key == "r:metadata":
-            chunks[at] = apply_values(chunk, metadata, {})
+            chunks[at] = yaml_edit.apply_values(chunk, metadata, {})
         elif chunk.key == "r:quickLookup":
-            chunks[at] = apply_values(drop_members(chunk, lookup), lookup, {})
+            chunks[at] = yaml_edit.apply_values(yaml_edit.drop_members(chunk, lookup), lookup, {})
 
 
 def _quick_lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
@@ -366,12 +357,9 @@ def _with_late_edit(folder: Path) -> bytes | None:
     """Return the file's content; restore an edit saved into the file that we had just replaced."""
     data = shared_files.read_if_exists(folder / NAME)
     cache = _load_cache(folder)
-    if (
-        cache is None
-        or not cache.previous_fingerprint
-        or data is None
-        or _hash_bytes(data) != cache.fingerprint
-    ):
+    if cache is None or not cache.previous_fingerprint or data is None:
+        return data
+    if _hash_bytes(data) != cache.fingerprint:
         return data
     late = shared_files.read_if_exists(folder / OWN / "before.yaml")
     if not late or _hash_bytes(late) == cache.previous_fingerprint:

@@ -209,12 +209,9 @@ def _iter_edits(text: str, node: YamlNode, new: Mapping[str, Any]) -> Iterator[T
             continue
         if isinstance(value, dict) and child.keys is not None:
             yield from _iter_edits(text, child, value)
-        elif (
-            child.is_opaque
-            or child.keys is not None
-            or type(child.value) is not type(value)
-            or child.value != value
-        ):
+            continue
+        is_same = type(child.value) is type(value) and child.value == value
+        if child.is_opaque or child.keys is not None or not is_same:
             yield _replace_value(text, child, value)
 
 

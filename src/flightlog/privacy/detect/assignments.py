@@ -8,21 +8,8 @@ import functools
 import re
 import string
 
-from flightlog.privacy.detect import randomness, rules
+from flightlog.privacy.detect import line_wraps, randomness, rules
 from flightlog.privacy.detect.candidates import LOW, MEDIUM, Candidate
-from flightlog.privacy.detect.line_wraps import (
-    BARE,
-    FILLERS,
-    LINE_END,
-    NEXT_FIELD,
-    VALUE_MAX,
-    AssignedValue,
-    extend_with_lone_line,
-    find_quoted_value,
-    gap_end,
-    unwrap_value,
-    value_in_quotes,
-)
 
 PASSWORDS = tuple("passphrase password passwd passw pass pwd psk securestring mnemonic".split())
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
@@ -151,13 +138,13 @@ def assignment_pattern(among: tuple[str, ...] = WORDS) -> str:
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]*)?")
-    more = rf"(?:(?:{FILLERS})[^A-Za-z0-9\x00]+)*"
+    more = rf"(?:(?:{line_wraps.FILLERS})[^A-Za-z0-9\x00]+)*"
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or only a blank, then something with a digit, as after a flag.
-    typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{FILLERS}))?"
+    typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{line_wraps.FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
-    value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
+    value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{line_wraps.LINE_END})"
     assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
     blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
     return rf"(?:{'|'.join([*words, *_HEADER])})(?:{assigned}|{blank})"
@@ -203,13 +190,13 @@ def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
     name, tail = _name_around(view, start, end)
     if _is_boring(name):
         return None
-    high = gap_end(view, tail)
+    high = line_wraps.gap_end(view, tail)
     value = _find_value(view, tail, high, name)
     if _SECRET_ID.search(name) and not (value and randomness.is_uuid(value.text)):
         return None
     if value is not None and _is_password_word(word):
         if not value.quoted:
-            end, text = extend_with_lone_line(view, value.end, value.text)
+            end, text = line_wraps.extend_with_lone_line(view, value.end, value.text)
             value = value._replace(end=end, text=text)
         value = value._replace(certain=_is_certain_password(view, start, value, name))
     weight = _weigh_value(word, name.lower(), value) if value is not None and value.text else 0
@@ -230,7 +217,7 @@ def _find_later_key(view: bytes, word: bytes, low: int, high: int) -> Candidate 
     later = _LATER.match(view, high, high + _LATER_MAX)
     if later is None or _HASHY.search(view, high, later.start(1)):
         return None
-    stop, text = unwrap_value(view, *later.span(1))
+    stop, text = line_wraps.unwrap_value(view, *later.span(1))
     if len(text) < _LATER_KEY_MIN:
         return None
     braced = view[later.start() - 1 : later.start()] == b"{"
@@ -243,7 +230,7 @@ def _is_boring(name: bytes) -> bool:
     return _BORING.search(_SECRET_ID.sub(b"", name)) is not None
 
 
-def _find_value(view: bytes, low: int, high: int, name: bytes) -> AssignedValue | None:
+def _find_value(view: bytes, low: int, high: int, name: bytes) -> line_wraps.AssignedValue | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
     # After an empty or masked value, or in a list, the next text is something else.
@@ -255,25 +242,27 @@ def _find_value(view: bytes, low: int, high: int, name: bytes) -> AssignedValue 
         return None
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark of the gap: the value begins after the quote or the blank.
-    opened = find_quoted_value(view, low, gap, operator.end() if operator else 0)
+    opened = line_wraps.find_quoted_value(view, low, gap, operator.end() if operator else 0)
     if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
         return None  # nothing was assigned, and the next line begins with another name
     if opened is not None:
-        return value_in_quotes(view, low + opened[0], opened[1], marks)
+        return line_wraps.value_in_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
         return None  # a field of a template, or a subscript
     before = gap.rstrip(b"$!@#%^&*+/.~-_?")
     begin = low + len(before) if before else high
-    bare = BARE.match(view, begin, begin + VALUE_MAX)
+    bare = line_wraps.BARE.match(view, begin, begin + line_wraps.VALUE_MAX)
     if bare is None:
         return None
     is_query = marks == b"=" or name.endswith(b"=")
-    next_field = NEXT_FIELD.search(view, begin, bare.end()) if is_query else None
-    stop, text = unwrap_value(view, begin, next_field.start() if next_field else bare.end())
-    return AssignedValue(begin, stop, text, quoted=False, operator=marks)
+    next_field = line_wraps.NEXT_FIELD.search(view, begin, bare.end()) if is_query else None
+    stop, text = line_wraps.unwrap_value(
+        view, begin, next_field.start() if next_field else bare.end()
+    )
+    return line_wraps.AssignedValue(begin, stop, text, quoted=False, operator=marks)
 
 
-def _weigh_value(word: bytes, name: bytes, value: AssignedValue) -> int:
+def _weigh_value(word: bytes, name: bytes, value: line_wraps.AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
@@ -317,7 +306,7 @@ def _is_key(word: bytes, name: bytes, text: bytes, operator: bytes) -> bool:
     return entropy >= _HEX_ENTROPY if is_hex else randomness.is_random(text, floor=floor)
 
 
-def _weigh_password(text: bytes, value: AssignedValue) -> int:
+def _weigh_password(text: bytes, value: line_wraps.AssignedValue) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.certain
     mixed = (
         value.quoted and _TYPED.search(text) and randomness.english_pair_share(text) < _WORD_PAIRS
@@ -338,7 +327,9 @@ def _weigh_password(text: bytes, value: AssignedValue) -> int:
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
 
 
-def _is_certain_password(view: bytes, start: int, value: AssignedValue, name: bytes) -> bool:
+def _is_certain_password(
+    view: bytes, start: int, value: line_wraps.AssignedValue, name: bytes
+) -> bool:
     """Return whether the syntax makes any word a password: beside a user's name, or in a `.env` file."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"

@@ -248,9 +248,9 @@ class KnownSecrets:
                     low = start - offset
                     longest = max(longest, size)
                     spelling = part.spellings.get(view[low : low + size]) if low >= 0 else None
-                    if spelling is None or (
-                        spelling.whole_words and not _is_word(view, low, low + size)
-                    ):
+                    if spelling is None:
+                        continue
+                    if spelling.whole_words and not _is_word(view, low, low + size):
                         continue
                     if best is None or size > best.end - best.start:
                         best = self._make_candidate(view, spelling, low, low + size)

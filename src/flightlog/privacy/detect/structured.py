@@ -8,7 +8,7 @@ mark between records, and every lookahead is bounded.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flightlog.privacy.detect import randomness, rules
+from flightlog.privacy.detect import line_wraps, randomness, rules
 from flightlog.privacy.detect.candidates import (
     LOW,
     MEDIUM,
@@ -16,17 +16,6 @@ from flightlog.privacy.detect.candidates import (
     TextForm,
     WorkBudget,
     search_in_stretches,
-)
-from flightlog.privacy.detect.line_wraps import (
-    LINE_END,
-    PEM_END,
-    ends_line,
-    extend_to_host,
-    extend_to_last_word,
-    find_kubernetes_values,
-    judge_ansible_vault,
-    judge_pem_block,
-    unwrap_lines,
 )
 
 # Bytes in which a command, a call or a line with its secret must fit; keys are longer.
@@ -38,7 +27,7 @@ _WORD = r"[\"']?(?P<v>[^\s\x00\"'/*$%<{-][^\s\x00\"']{2,80})"
 _QUOTE = r"\\{0,3}[\"']"  # also escaped in JSON, twice
 _ARGUMENT = rf"{_QUOTE}[^\"'\n\x00]{{0,100}}{_QUOTE}\s*,\s*"  # of a call, before the secret
 # A secret that is recognized by the text after it, so that a line end may cut it.
-_CUT = rf"(?P<v>[^\s\x00\"'/*$%<{{-][^\s\x00\"'@]{{1,80}}(?:{LINE_END}[^\s\x00\"'@/]{{2,40}})?)"
+_CUT = rf"(?P<v>[^\s\x00\"'/*$%<{{-][^\s\x00\"'@]{{1,80}}(?:{line_wraps.LINE_END}[^\s\x00\"'@/]{{2,40}})?)"
 _LAST = rf"{_QUOTE}(?P<v>[^\"'\x00]{{4,80}}?){_QUOTE}"  # the secret as an argument
 # `password for x is y`
 _SAID_WORD = r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"
@@ -50,9 +39,11 @@ _BASIC_AUTH = r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordC
 _SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"  # constants of WordPress
 _BASE64 = "[A-Za-z0-9+/]"  # one character
 # The rest of a hash, perhaps on the next line.
-_PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
+_PADDED = rf"(?:{line_wraps.LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
 # A share of an unseal key of Vault has 44 or 88 characters.
-_SHARE = rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{LINE_END}){_BASE64}{{12,60}})={{0,2}}"
+_SHARE = (
+    rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{line_wraps.LINE_END}){_BASE64}{{12,60}})={{0,2}}"
+)
 # What wallets call the 12 to 24 words of BIP 39.
 _MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?(?:phrase|words))"
 _HASH, _SALT, _PHRASE = "password-hash", "wordpress-salt", "seed-phrase"
@@ -131,7 +122,7 @@ _SYNTAXES = (
     (
         _PHRASE,
         _MNEMONIC,
-        rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b",
+        rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{line_wraps.LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b",
     ),
 )
 _PIPED = r"\|\s*ConvertTo-SecureString|--password-stdin"  # the secret is piped in
@@ -167,7 +158,7 @@ _BEFORE_REACH = 200  # a pipe, its command and the options before the flag fit
 _COMMAND_PLACEHOLDER = rules.linear_pattern(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
 )
-_LINE_END = LINE_END.encode()
+_LINE_END = line_wraps.LINE_END.encode()
 # A command that goes on in the next line: raw, as JSON writes it, and with that blanked out.
 _CONTINUED = rb"(?:\\[ ]{0,2}\r?\n|\\{3}n)\+?"
 # All syntaxes. One that a line end may cut also matches with only its first part on the line.
@@ -239,7 +230,7 @@ def _make_command_candidate(rule: str, view: bytes, start: int, end: int) -> Can
         or (rule == _PHRASE and randomness.is_prose(value))
         or (not plain and (_COMMAND_PLACEHOLDER.search(value) or randomness.is_reference(value)))
         or (rule == _SALT and b"phrase" in value)
-        or (len(value) < _SHORT and not ends_line(view, end))
+        or (len(value) < _SHORT and not line_wraps.ends_line(view, end))
     ):
         return None
     whole = b"".join(value.split()) if b"\n" in value else value
@@ -269,22 +260,22 @@ def find_structured_secrets(
             yield hit
             continue
         if text.startswith(b"kind"):
-            yield from find_kubernetes_values(view, start)
+            yield from line_wraps.find_kubernetes_values(view, start)
             at = match.end()
             continue
         if text.startswith(b"$"):
-            secret = judge_ansible_vault(view, start)
+            secret = line_wraps.judge_ansible_vault(view, start)
         elif text.startswith(b"-----BEGIN"):
             if pem_end <= start:  # searched once, however many blocks begin before it
-                pem_end = view.find(PEM_END, start)
+                pem_end = view.find(line_wraps.PEM_END, start)
                 pem_end = pem_end if pem_end >= 0 else len(view)
-            secret = judge_pem_block(view, start, pem_end)
+            secret = line_wraps.judge_pem_block(view, start, pem_end)
         else:
             secret = _judge_inline(view, match)
-            if ends_line(view, secret.end if secret else match.end()) or b"\n" in text:
+            if line_wraps.ends_line(view, secret.end if secret else match.end()) or b"\n" in text:
                 secret = _choose_longer(secret, _judge_over_lines(view, start))
             if secret and text[:7].lower() == b"machine":
-                secret = extend_to_last_word(view, secret)
+                secret = line_wraps.extend_to_last_word(view, secret)
         at = secret.end if secret else match.end() if not text.startswith(b"://") else start + 3
         # A piped secret is before the match. A match longer than any URL is not read again.
         at = max(at, start + 1, match.end() - _LOOK)
@@ -295,7 +286,11 @@ def find_structured_secrets(
 def _judge_inline(view: bytes, match: Any) -> Candidate | None:
     start, text = match.start(), bytes(match.group())
     if text.startswith(b"://"):
-        return _judge_url(extend_to_host(view, match), start) if text.endswith(b"@") else None
+        return (
+            _judge_url(line_wraps.extend_to_host(view, match), start)
+            if text.endswith(b"@")
+            else None
+        )
     command = judge_command(view, start)
     if command is not None:
         return command.hit
@@ -307,7 +302,7 @@ def _judge_inline(view: bytes, match: Any) -> Candidate | None:
 
 def _judge_over_lines(view: bytes, start: int) -> Candidate | None:
     """Return the secret that begins at `start` and goes on in the next lines."""
-    text, back = unwrap_lines(view, start, _LOOK)
+    text, back = line_wraps.unwrap_lines(view, start, _LOOK)
     match = _TRIGGER.match(text)
     secret = _judge_inline(text, match) if match is not None else None
     if secret is None:

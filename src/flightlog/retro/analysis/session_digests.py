@@ -6,16 +6,8 @@ Every mark names the step it was seen at. Only what the agent did counts, not wh
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from flightlog.analysis.findings import ActionThread, ToolAction, list_threads
+from flightlog.analysis.findings import ActionThread, ToolAction, failures, list_threads
 from flightlog.analysis.findings.edits import find_undone_edits, is_commit, is_revert
-from flightlog.analysis.findings.failures import (
-    ends_in_failures,
-    error_signature,
-    find_error_line,
-    find_retries,
-    has_passed,
-    is_test_run,
-)
 from flightlog.analysis.findings.permissions import find_denials
 from flightlog.analysis.findings.waste import find_loops
 from flightlog.model.entries import PromptKind, text_of
@@ -111,7 +103,7 @@ def _find_frictions(session: str, threads: Sequence[ActionThread]) -> Iterator[D
     for index, turn in enumerate(main.turns):
         actions = main.turn_actions(index)
         yield from _find_note_marks(session, turn)
-        for action in find_retries(actions):
+        for action in failures.find_retries(actions):
             again = f"{action.call.name} again after it failed"
             yield DigestMark("retry", action.address, make_excerpt(again))
         for run in find_loops(actions):
@@ -120,7 +112,7 @@ def _find_frictions(session: str, threads: Sequence[ActionThread]) -> Iterator[D
         if turn.is_rewound:
             text = make_excerpt(turn.text) or "rewound turn"
             yield DigestMark("dead end", f"{session}#{turn.number}", text)
-        elif ends_in_failures(actions):
+        elif failures.ends_in_failures(actions):
             text = "the turn ended on failing calls"
             yield DigestMark("dead end", f"{session}#{turn.number}", text)
     for action, path in find_denials(_list_actions(threads)):
@@ -155,15 +147,15 @@ def _find_outcomes(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
             continue
         if is_commit(action):
             yield DigestMark("commit", action.address, make_excerpt(action.call.output))
-        if is_test_run(action):
-            kind = "tests passed" if has_passed(action) else "tests failed"
+        if failures.is_test_run(action):
+            kind = "tests passed" if failures.has_passed(action) else "tests failed"
             yield DigestMark(kind, action.address, make_excerpt(action.command))
 
 
 def _find_failures(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
     for action in actions:
-        if action.is_failed and (key := error_signature(action.call.output)):
-            text = make_excerpt(find_error_line(action.call.output))
+        if action.is_failed and (key := failures.error_signature(action.call.output)):
+            text = make_excerpt(failures.find_error_line(action.call.output))
             yield DigestMark("failure", action.address, text, key)
 
 
@@ -231,7 +223,7 @@ def _find_fixes(actions: Sequence[ToolAction]) -> Iterator[DigestMark]:
         # What follows a failed edit says nothing about it: the agent reads the file and edits again.
         if not (failed.is_failed and failed.command):
             continue
-        if not (key := error_signature(failed.call.output)):
+        if not (key := failures.error_signature(failed.call.output)):
             continue
         between: list[tuple[str, str]] = []
         kind = "next"

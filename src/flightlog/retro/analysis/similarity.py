@@ -100,11 +100,9 @@ def group_similar(
     parent = list(range(len(word_ids)))
     starts = np.cumsum([0, *(len(word_ids[index]) for index in candidates)])
     for i, j in _candidate_pairs(flat, starts, weights, counts, threshold) if candidates else ():
-        left, right = candidates[i], candidates[j]
-        if _find_root(parent, left) != _find_root(parent, right) and _are_similar(
-            word_ids[left], word_ids[right], weights, threshold
-        ):
-            first, second = sorted((_find_root(parent, left), _find_root(parent, right)))
+        one, other = word_ids[candidates[i]], word_ids[candidates[j]]
+        first, second = sorted(_find_root(parent, candidates[at]) for at in (i, j))
+        if first != second and _are_similar(one, other, weights, threshold):
             parent[second] = first
     groups: dict[int, list[int]] = defaultdict(list)
     for index in range(len(word_ids)):

@@ -20,13 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
-from flightlog.store.files import (
-    ensure_dir,
-    os_errors_as_unavailable,
-    replace_file,
-    stat_identity,
-    sync_dirs,
-)
+from flightlog.store import files
 from flightlog.store.git import worktree
 from flightlog.store.git.command import GitError
 from flightlog.store.git.objects import ObjectStore
@@ -118,7 +112,7 @@ class WorkTreeSnapshots:
         """
         tag = f"refs/tags/{_check_name(name)}"
         with self._lock_line(tag) as git:
-            left = stat_identity(self._own / "index")
+            left = files.stat_identity(self._own / "index")
             is_known = self._is_as_left()
             head = self._branch_head()
             status = self._update_index(git, also)
@@ -148,7 +142,7 @@ class WorkTreeSnapshots:
 
     def read_state(self, snapshot: WorkTreeSnapshot) -> SnapshotState:
         """Return the times and the repository of a snapshot; empty if they were not saved."""
-        ensure_dir(self._own)
+        files.ensure_dir(self._own)
         if snapshot.state is None:
             return SnapshotState({}, {})
         return self._state.read_state(snapshot.state)
@@ -281,7 +275,7 @@ class WorkTreeSnapshots:
                 message = f"this name is in use, or the line moved: {error.stderr}"
                 raise Conflict(message, hint="use a new name") from error
             raise
-        sync_dirs(self._repository.git_dir / folder for folder in ("refs/tags", "refs/heads"))
+        files.sync_dirs(self._repository.git_dir / folder for folder in ("refs/tags", "refs/heads"))
 
     def _write_work_tree(self, git: LineGit, target: WorkTreeSnapshot, head: str) -> None:
         git.run_git(["read-tree", "--reset", "-u", target.commit])
@@ -291,7 +285,7 @@ class WorkTreeSnapshots:
 
     def _is_as_left(self) -> bool:
         """Return whether the index is as this object left it; otherwise forget the line's head."""
-        left, now = self._index_left, stat_identity(self._own / "index")
+        left, now = self._index_left, files.stat_identity(self._own / "index")
         is_known = left is not None and left == now
         if not is_known:
             self._head = None
@@ -300,7 +294,7 @@ class WorkTreeSnapshots:
 
     def _remember_head(self, head: _SnapshotHead) -> None:
         self._head = head
-        self._index_left = stat_identity(self._own / "index")
+        self._index_left = files.stat_identity(self._own / "index")
         self._state.remember_index(self._index_left)
 
     def _state_of(self, commit: str) -> str:
@@ -340,10 +334,10 @@ class WorkTreeSnapshots:
     def _lock_line(self, *refs: str) -> Iterator[LineGit]:
         """Lock the line; git children inherit the lock, so that an orphan still holds it."""
         if self._unwatched is None:
-            ensure_dir(self._own)
+            files.ensure_dir(self._own)
             patterns = self._policy.ignore_patterns(self._repository.git_dir, self.work_tree)
-            replace_file(self._own / "leave-out", patterns)
-        with os_errors_as_unavailable(self._own):
+            files.replace_file(self._own / "leave-out", patterns)
+        with files.os_errors_as_unavailable(self._own):
             file = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             lock_file(file, self._own / "lock", limit_s=_LOCK_S)

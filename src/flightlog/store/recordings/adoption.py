@@ -21,14 +21,7 @@ from flightlog.model.addresses import check_id, is_safe
 from flightlog.model.errors import Invalid, Unreadable
 from flightlog.store.files import ensure_dir, os_errors_as_unavailable, sync_data, sync_dir
 from flightlog.store.jsonl import last_line_end
-from flightlog.store.recordings.recording import (
-    Recording,
-    finish_sealing,
-    generation_path,
-    list_generations,
-    list_segments,
-    open_recording,
-)
+from flightlog.store.recordings import recording
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -38,7 +31,7 @@ _FICLONE = 0x40049409  # <linux/fs.h>: share the blocks of another file
 _BLOCK_BYTES = 4096  # a page: the kernel reads no less
 _BLOCKS = 8  # blocks compared to see whether a file that grew was rewritten
 _COPY_BYTES = 1 << 20  # per read
-Check = Callable[[Recording], bool | None]
+Check = Callable[[recording.Recording], bool | None]
 REWRITTEN = ".rewritten"
 DAMAGED = ".damaged"
 ADOPTED = ".adopted"
@@ -89,17 +82,17 @@ def _adopt_open_file(
 ) -> AdoptionResult:
     now = os.fstat(file)
     if seen and _is_unchanged(seen, source, now):
-        copy_path = generation_path(dest, seen.generation)
+        copy_path = recording.generation_path(dest, seen.generation)
         if copy_path.exists() or copy_path.with_name(f"{copy_path.name}.from-0.zst").exists():
             return AdoptionResult(copy_path, seen.size_bytes, seen.size_bytes, seen)
-    number = max(list_generations(dest), default=1)
-    path = generation_path(dest, number)
+    number = max(recording.list_generations(dest), default=1)
+    path = recording.generation_path(dest, number)
     start = _find_copy_end(file, now.st_size, path, check)
     if start is None:
         number, start = number + 1, 0
-        path = generation_path(dest, number)
+        path = recording.generation_path(dest, number)
     end = _extend_copy(file, path, start, now.st_size)
-    with open_recording(path) as copy:
+    with recording.open_recording(path) as copy:
         lines_end = last_line_end(copy.read, end)
     stat_state = (now.st_dev, now.st_ino, end, now.st_mtime_ns)
     state = SourceState(str(source), *stat_state, number, lines_end)
@@ -128,10 +121,10 @@ def _is_unchanged(seen: SourceState, source: Path, now: os.stat_result) -> bool:
 
 def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int | None:
     """Return where the copy ends, or None if the source no longer begins with it."""
-    if not list_segments(path):
+    if not recording.list_segments(path):
         return 0
-    finish_sealing(path)
-    with open_recording(path) as copy:
+    recording.finish_sealing(path)
+    with recording.open_recording(path) as copy:
         end = copy.size
         try:
             is_sound = check(copy) if check else True
@@ -143,12 +136,12 @@ def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int
     return end if is_same else None
 
 
-def _is_whole_same(file: int, copy: Recording) -> bool:
+def _is_whole_same(file: int, copy: recording.Recording) -> bool:
     blocks = ((at, copy.read(at, _COPY_BYTES)) for at in range(0, copy.size, _COPY_BYTES))
     return all(block == os.pread(file, len(block), at) for at, block in blocks)
 
 
-def _is_begin_same(file: int, copy: Recording) -> bool:
+def _is_begin_same(file: int, copy: recording.Recording) -> bool:
     """Compare a few blocks of our copy, with first and last: an edit moves what follows it."""
     last = max(0, copy.size - _BLOCK_BYTES)
     offsets = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
@@ -161,7 +154,7 @@ def _is_begin_same(file: int, copy: Recording) -> bool:
 def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
     """Append `[start, end)` of the source to our copy and return where the copy ends now."""
     ensure_dir(path.parent)
-    live = [part for part in list_segments(path) if not part.is_sealed]
+    live = [part for part in recording.list_segments(path) if not part.is_sealed]
     offset = next(
         (part.offset for part in live if part.offset + part.path.stat().st_size == start), start
     )
@@ -234,7 +227,7 @@ def list_recorded_transcripts(
             matches = [re.fullmatch(_THREAD, file.name) for file in folder.iterdir()]
             for name in {match[1] for match in matches if match}:
                 path = folder / f"{name}.jsonl"
-                transcripts[str(path.relative_to(root))] = list_generations(path)
+                transcripts[str(path.relative_to(root))] = recording.list_generations(path)
     return transcripts
 
 

@@ -23,14 +23,7 @@ from typing import NamedTuple, Self
 from msgspec.structs import replace
 
 from flightlog.model.errors import Damage, NotFound, Unavailable, Unreadable
-from flightlog.store.files import (
-    commit_temporary,
-    open_temporary,
-    os_errors_as_unavailable,
-    quarantine_file,
-    sync_dir,
-    write_all,
-)
+from flightlog.store import files
 from flightlog.store.jsonl import JsonlLine, scan_lines
 
 FRAME_BYTES_MAX = 1 << 20  # decompressed for one record; smaller frames compress worse
@@ -195,7 +188,7 @@ def list_segments(path: Path) -> list[RecordingSegment]:
 
 
 def _match_names(folder: Path, pattern: str) -> list[re.Match[str]]:
-    with suppress(FileNotFoundError), os_errors_as_unavailable(folder):
+    with suppress(FileNotFoundError), files.os_errors_as_unavailable(folder):
         return [match for file in folder.iterdir() if (match := re.fullmatch(pattern, file.name))]
     return []
 
@@ -203,7 +196,7 @@ def _match_names(folder: Path, pattern: str) -> list[re.Match[str]]:
 def open_recording(path: Path) -> "Recording":
     """Open one generation of a recording for reading, even while it is being sealed."""
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError), os_errors_as_unavailable(path):
+        with suppress(FileNotFoundError), files.os_errors_as_unavailable(path):
             return Recording(path)
     raise NotFound(f"no such recording: {path}", hint="flightlog session list")
 
@@ -266,7 +259,7 @@ class Recording:
         """Return what one frame or file has at `offset`; nothing at the end."""
         for segment in self._segments:
             if segment.offset <= offset < segment.end:
-                with os_errors_as_unavailable(self.path):
+                with files.os_errors_as_unavailable(self.path):
                     return segment.read(offset, length)
         if offset < self.size:
             raise Unreadable(f"a segment is missing: {self.path}", hint="flightlog doctor")
@@ -335,12 +328,12 @@ def seal_recording(path: Path) -> list[Path]:
     finish_sealing(path)
     sealed = []
     for segment in list_segments(path):
-        with os_errors_as_unavailable(segment.path):
+        with files.os_errors_as_unavailable(segment.path):
             is_due = not segment.is_sealed and segment.path.stat().st_size > 0
         if is_due:
             target = path.with_name(f"{path.name}.from-{segment.offset}.zst")
             if target.exists():
-                quarantine_file(target)  # it differs from the live file, which is older
+                files.quarantine_file(target)  # it differs from the live file, which is older
             _seal_segment(segment.path, target)
             sealed.append(target)
     finish_sealing(path)
@@ -351,28 +344,28 @@ def finish_sealing(path: Path) -> None:
     """Remove live files that are sealed completely, also those that a crash left."""
     segments = list_segments(path)
     sealed = {segment.offset: segment.path for segment in segments if segment.is_sealed}
-    with os_errors_as_unavailable(path):
+    with files.os_errors_as_unavailable(path):
         for segment in segments:
             has_seal = segment.offset in sealed and not segment.is_sealed
             if has_seal and _is_same(sealed[segment.offset], segment.path):
                 segment.path.unlink()
-                sync_dir(path.parent)
+                files.sync_dir(path.parent)
 
 
 def _seal_segment(live: Path, target: Path) -> None:
-    with os_errors_as_unavailable(live):
+    with files.os_errors_as_unavailable(live):
         source = os.open(live, os.O_RDONLY)
     try:
-        with open_temporary(target) as (temp, file), os_errors_as_unavailable(target):
+        with files.open_temporary(target) as (temp, file), files.os_errors_as_unavailable(target):
             frames: list[SealedFrame] = []
             offset = packed_offset = 0
             for data in split_into_frames(source, 0, os.fstat(source).st_size):
                 packed = pack_frame(data)
-                write_all(file, packed)
+                files.write_all(file, packed)
                 frames.append(SealedFrame(offset, len(data), packed_offset, len(packed)))
                 offset, packed_offset = offset + len(data), packed_offset + len(packed)
-            write_all(file, encode_frame_table(frames))
-            commit_temporary(temp, file, target)
+            files.write_all(file, encode_frame_table(frames))
+            files.commit_temporary(temp, file, target)
     finally:
         os.close(source)
 

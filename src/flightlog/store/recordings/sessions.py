@@ -16,22 +16,9 @@ from pathlib import Path
 from msgspec import Struct, json
 from msgspec.structs import replace
 
-from flightlog.model.errors import (
-    UNREADABLE,
-    Conflict,
-    FlightlogError,
-    NotFound,
-    Unavailable,
-    Unreadable,
-)
+from flightlog.model import errors
+from flightlog.store import files
 from flightlog.store.directories import ensure_writable
-from flightlog.store.files import (
-    ensure_dir,
-    quarantine_file,
-    remove_files,
-    replace_file,
-    resolve_inside,
-)
 from flightlog.store.locks import exclusive_lock, was_interrupted
 from flightlog.store.recordings import manifest
 from flightlog.store.recordings.adoption import (
@@ -78,7 +65,7 @@ class SessionAdoption(Struct, frozen=True):
     """What the adoption of a session did, and which of its files could not be adopted."""
 
     adopted: tuple[AdoptionResult, ...]
-    failed: tuple[tuple[str, FlightlogError], ...] = ()
+    failed: tuple[tuple[str, errors.FlightlogError], ...] = ()
     bytes_hashed: int = 0
     faults: tuple[RecordingFault, ...] = ()
 
@@ -92,7 +79,7 @@ def adopt_session(
     """
     with _lock_session(home, agent, session, "adopting") as (root, meta):
         # A marker beside the sessions, so that a session directory that is lost will be missed.
-        ensure_dir(root.parent / ADOPTED / root.name)
+        files.ensure_dir(root.parent / ADOPTED / root.name)
         missing = [] if (root / META).exists() else _list_unrecorded(root, meta)
         adoption = _adopt_sources(root, meta, sources)
         faults = _record_missing_faults(root, meta, missing)
@@ -106,11 +93,11 @@ def seal_session(
 ) -> list[Path]:
     """Seal the adopted files of a session that have `at_least` so many live bytes."""
     if not session_dir(home, agent, session).is_dir():
-        raise NotFound(f"no such session: {session}", hint="flightlog session list")
+        raise errors.NotFound(f"no such session: {session}", hint="flightlog session list")
     sealed: list[Path] = []
     with _lock_session(home, agent, session, "sealing") as (root, meta):
         for name in sorted(meta.files):
-            path = resolve_inside(root, name)
+            path = files.resolve_inside(root, name)
             for number in list_generations(path):
                 recording = generation_path(path, number)
                 segments = list_segments(recording)
@@ -140,9 +127,9 @@ def verify_session(
             faults += _record_missing_faults(root, meta, missing)
             for name in sorted({manifest.SEGMENT.sub("", key) for key in meta.hashes}):
                 faults += _verify_file(root, meta, name, sources)
-    except Conflict:
+    except errors.Conflict:
         raise
-    except FlightlogError as error:
+    except errors.FlightlogError as error:
         faults.append(RecordingFault(session, "", "unreadable", error.message))
     note_faults(home, agent, session, faults)
     return faults
@@ -174,7 +161,7 @@ def verify_sample(
 
     path = home / "sessions" / agent / _CURSOR
     cursor: Cursor = "", "", 0
-    with suppress(OSError, *UNREADABLE):
+    with suppress(OSError, *errors.UNREADABLE):
         cursor = json.decode(path.read_bytes(), type=Cursor)
     names = sorted(list_recorded_sessions(home, agent)[0])
     first = bisect_left(names, cursor[0])
@@ -190,7 +177,7 @@ def verify_sample(
         if cursor[0]:
             break
     if names:
-        replace_file(path, json.encode(cursor), durable=False)
+        files.replace_file(path, json.encode(cursor), durable=False)
     return all_faults
 
 
@@ -199,9 +186,9 @@ def note_faults(home: Path, agent: str, session: str, faults: list[RecordingFaul
     path = home / "sessions" / agent / DAMAGED / session
     unrepaired = [fault for fault in faults if not fault.repair]
     if unrepaired:
-        replace_file(path, json.encode(unrepaired))
+        files.replace_file(path, json.encode(unrepaired))
     elif path.exists():
-        remove_files([path])
+        files.remove_files([path])
 
 
 def read_faults(home: Path, agent: str) -> list[RecordingFault]:
@@ -211,7 +198,7 @@ def read_faults(home: Path, agent: str) -> list[RecordingFault]:
         path = home / "sessions" / agent / DAMAGED / session
         try:
             faults += json.decode(path.read_bytes(), type=list[RecordingFault])
-        except (OSError, *UNREADABLE):
+        except (OSError, *errors.UNREADABLE):
             faults.append(RecordingFault(session, "", "damaged", "its fault file cannot be read"))
     return faults
 
@@ -227,8 +214,8 @@ def _lock_session(
     with exclusive_lock(root / _LOCK, who=f"process {os.getpid()}, {doing}", limit_s=_LOCK_S):
         try:
             meta = read_meta(root) or SessionMeta(agent, session)
-        except Unreadable:
-            quarantine_file(root / META)
+        except errors.Unreadable:
+            files.quarantine_file(root / META)
             meta = SessionMeta(agent, session)
         before = dict(meta.files), dict(meta.hashes)
         if is_interrupted:
@@ -245,13 +232,13 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
         assert name not in {META, _LOCK}, "these names are ours"
         is_recorded = partial(_is_end_recorded, root, meta)
         try:
-            path = resolve_inside(root, name)
+            path = files.resolve_inside(root, name)
             result = adopt_file(source, path, meta.files.get(name), is_recorded)
         except FileNotFoundError:
             continue
-        except FlightlogError as error:
+        except errors.FlightlogError as error:
             failed.append((name, error))
-            if isinstance(error, Unavailable):
+            if isinstance(error, errors.Unavailable):
                 # A full disk may have taken a part of the new bytes.
                 manifest.record_all(root, meta)
             continue
@@ -261,7 +248,7 @@ def _adopt_sources(root: Path, meta: SessionMeta, sources: Mapping[str, Path]) -
         hashed += manifest.record_file(root, meta, copy, result.start, result.end)
     if any(result.source_state.generation > 1 for result in adopted):
         # A marker beside the sessions, so that reports need not search each for old generations.
-        ensure_dir(root.parent / REWRITTEN / root.name)
+        files.ensure_dir(root.parent / REWRITTEN / root.name)
     hashed += manifest.record_hooks(root, meta)
     return SessionAdoption(tuple(adopted), tuple(failed), hashed)
 
@@ -322,8 +309,8 @@ def _sample_session(
                     faults.append(RecordingFault(session, name, problem, text))
                 if block:
                     return faults, (session, name, block)
-    except Conflict:
+    except errors.Conflict:
         pass  # it is being settled; a later sample checks it
-    except FlightlogError as error:
+    except errors.FlightlogError as error:
         faults.append(RecordingFault(session, "", "unreadable", error.message))
     return faults, ("", "", 0)

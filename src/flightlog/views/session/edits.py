@@ -13,16 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.model.session import Session, Step, ToolCall
+from flightlog.views.session import tools
 from flightlog.views.session.timeline import iter_steps
-from flightlog.views.session.tools import (
-    ChangedLine,
-    DiffSign,
-    ToolEdit,
-    command_of,
-    edits_of_call,
-    files_of_call,
-    parse_diff_line,
-)
 
 LINES_MAX = 400  # of one diff on a page
 _CHARS_MAX = 100_000  # longer texts take seconds to compare
@@ -35,7 +27,7 @@ class FileDiff(Struct, frozen=True):
     """What a tool call changed in one file; `left_out` counts lines that are not shown."""
 
     path: str
-    lines: tuple[ChangedLine, ...]
+    lines: tuple[tools.ChangedLine, ...]
     added: int
     removed: int
     omitted_lines: int = 0
@@ -43,16 +35,16 @@ class FileDiff(Struct, frozen=True):
 
 def diffs_of_call(call: ToolCall, lines_max: int | None = LINES_MAX) -> list[FileDiff]:
     """Return what `call` changed, file by file; nothing if it changes no known file."""
-    return [_diff_of_edit(edit, call.detail, lines_max) for edit in edits_of_call(call)]
+    return [_diff_of_edit(edit, call.detail, lines_max) for edit in tools.edits_of_call(call)]
 
 
-def _diff_of_edit(edit: ToolEdit, detail: Any, lines_max: int | None) -> FileDiff:
+def _diff_of_edit(edit: tools.ToolEdit, detail: Any, lines_max: int | None) -> FileDiff:
     lines = list(edit.patch or _diff_from_patch(detail)) or list(_diff_from_input(edit))
     return FileDiff(
         edit.path,
         tuple(lines[:lines_max]),
-        sum(line.sign is DiffSign.ADDED for line in lines),
-        sum(line.sign is DiffSign.REMOVED for line in lines),
+        sum(line.sign is tools.DiffSign.ADDED for line in lines),
+        sum(line.sign is tools.DiffSign.REMOVED for line in lines),
         max(len(lines) - lines_max, 0) if lines_max is not None else 0,
     )
 
@@ -60,7 +52,7 @@ def _diff_of_edit(edit: ToolEdit, detail: Any, lines_max: int | None) -> FileDif
 def changed_files(step: Step) -> tuple[str, ...]:
     """Return the files a step writes to, each once."""
     calls = (call for call in step.tool_calls if not call.is_error and not call.denial_reason)
-    paths = (path for call in calls for path in files_of_call(call))
+    paths = (path for call in calls for path in tools.files_of_call(call))
     return tuple(dict.fromkeys(path for path in paths if path))
 
 
@@ -101,7 +93,7 @@ def find_commits(session: Session) -> dict[str, str]:
     commits: dict[str, str] = {}
     for address, step in iter_steps(session):
         for call in step.tool_calls:
-            if "commit" in command_of(call):
+            if "commit" in tools.command_of(call):
                 for commit in commits_of_call(call):
                     commits.setdefault(commit, str(address))
     return commits
@@ -148,44 +140,44 @@ def _edits_of_call(at: str, call: ToolCall, step: Step, cwd: str) -> Iterator[Li
 def _split_hunks(diff: FileDiff) -> Iterator[tuple[int, list[str]]]:
     line, added = 1, list[str]()
     for changed in diff.lines:
-        if changed.sign is DiffSign.PLACE:
+        if changed.sign is tools.DiffSign.PLACE:
             if added:
                 yield line, added
             start = _HUNK_START.fullmatch(changed.text)
             line, added = int(start[1]) if start else 1, []
-        elif changed.sign is DiffSign.ADDED:
+        elif changed.sign is tools.DiffSign.ADDED:
             added.append(changed.text)
     if added or diff.removed:
         yield line, added
 
 
-def _diff_from_patch(detail: Any) -> Iterator[ChangedLine]:
+def _diff_from_patch(detail: Any) -> Iterator[tools.ChangedLine]:
     hunks = detail.get("structuredPatch") if isinstance(detail, dict) else None
     for hunk in hunks if isinstance(hunks, list) else ():
         lines = hunk.get("lines") if isinstance(hunk, dict) else None
         if isinstance(lines, list):
-            yield ChangedLine(DiffSign.PLACE, f"line {hunk.get('newStart', '?')}")
-            yield from (parse_diff_line(line) for line in lines if isinstance(line, str))
+            yield tools.ChangedLine(tools.DiffSign.PLACE, f"line {hunk.get('newStart', '?')}")
+            yield from (tools.parse_diff_line(line) for line in lines if isinstance(line, str))
 
 
-def _diff_from_input(edit: ToolEdit) -> Iterator[ChangedLine]:
+def _diff_from_input(edit: tools.ToolEdit) -> Iterator[tools.ChangedLine]:
     for old, new in edit.replacements:
         yield from _compare_texts(old, new)
     for line in _split_lines(edit.content or ""):
-        yield ChangedLine(DiffSign.ADDED, line)
+        yield tools.ChangedLine(tools.DiffSign.ADDED, line)
 
 
-def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:
+def _compare_texts(old: str, new: str) -> Iterator[tools.ChangedLine]:
     before, after = _split_lines(old), _split_lines(new)
     if len(old) + len(new) > _CHARS_MAX:
-        yield from (ChangedLine(DiffSign.REMOVED, line) for line in before)
-        yield from (ChangedLine(DiffSign.ADDED, line) for line in after)
+        yield from (tools.ChangedLine(tools.DiffSign.REMOVED, line) for line in before)
+        yield from (tools.ChangedLine(tools.DiffSign.ADDED, line) for line in after)
         return
     import difflib  # noqa: PLC0415 - only a shown edit is compared; a settle does without it
 
     for line in difflib.ndiff(before, after):
         if line[0] != "?":
-            yield parse_diff_line(line[0] + line[2:])
+            yield tools.parse_diff_line(line[0] + line[2:])
 
 
 def _split_lines(text: str) -> list[str]:

@@ -6,31 +6,14 @@ It is built record by record, in any order. A repeated record changes only the t
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
-from flightlog.model.entries import (
-    ApiError,
-    AssistantReply,
-    ClientNote,
-    ClientTotalReported,
-    ContextCompacted,
-    Entry,
-    Event,
-    Ignored,
-    PromptKind,
-    PromptQueued,
-    QueueTakenBack,
-    SessionSummarized,
-    SessionTitled,
-    ToolResult,
-    UnknownRecord,
-    UserPrompt,
-)
+from flightlog.model import entries
 from flightlog.model.errors import Damage
 from flightlog.model.session import Session, clean_title
 from flightlog.model.usage import ClientTotals
 from flightlog.views.session.turns import Rank, rank
 
-_WORK = UserPrompt | AssistantReply | ToolResult | ContextCompacted
-_ACTIVITY = ApiError | ClientNote | PromptQueued | QueueTakenBack
+_WORK = entries.UserPrompt | entries.AssistantReply | entries.ToolResult | entries.ContextCompacted
+_ACTIVITY = entries.ApiError | entries.ClientNote | entries.PromptQueued | entries.QueueTakenBack
 
 
 class SessionHeader:
@@ -54,18 +37,18 @@ class SessionHeader:
         self._calls: dict[str, tuple[Rank, str]] = {}
         self.calls_by_run: dict[str, set[str]] = defaultdict(set)  # of a workflow
 
-    def add(self, entry: Entry, *, is_new: bool) -> None:
+    def add(self, entry: entries.Entry, *, is_new: bool) -> None:
         """Add a record; one that is not new is another version of a record that was added."""
         if is_new:
             self._records += 1
             self._fields.update(entry.extra_fields)
-            if isinstance(entry.event, UnknownRecord):
+            if isinstance(entry.event, entries.UnknownRecord):
                 self._unknown[entry.event.kind] += 1
         if entry.context.cwd:
             self._add_scene(entry)
         self._add_event(entry)
 
-    def _add_scene(self, entry: Entry) -> None:
+    def _add_scene(self, entry: entries.Entry) -> None:
         # The main thread's directory is the session's: its secrets are redacted when it is shared.
         scene, is_subagent = entry.context, bool(entry.subagent)
         first = (is_subagent, rank(entry), scene.cwd, scene.entrypoint)
@@ -75,36 +58,36 @@ class SessionHeader:
         if scene.version != self._version:
             self._version = max(self._version, scene.version, key=_parse_version)
 
-    def _add_event(self, entry: Entry) -> None:
-        if isinstance(entry.event, ToolResult) and entry.event.subagent:
+    def _add_event(self, entry: entries.Entry) -> None:
+        if isinstance(entry.event, entries.ToolResult) and entry.event.subagent:
             call = (rank(entry), entry.event.tool_call_id)
             name = entry.event.subagent
             self._calls[name] = max(call, self._calls.get(name, call))
-        if isinstance(entry.event, ToolResult) and entry.event.run:
+        if isinstance(entry.event, entries.ToolResult) and entry.event.run:
             self.calls_by_run[entry.event.run].add(entry.event.tool_call_id)
         if entry.at_ms is not None:
             self._add_time(entry.event, entry.at_ms)
         match entry.event:
-            case ClientTotalReported() as event:
+            case entries.ClientTotalReported() as event:
                 # Totals only grow, so the largest one is the last.
                 self._client = max(
                     self._client or event.client_totals,
                     event.client_totals,
                     key=lambda totals: (totals.cost_usd or 0.0, totals.usage.total_tokens),
                 )
-            case SessionTitled() as event if event.text:
+            case entries.SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
                 kind = event.is_user_title
                 self._titles[kind] = max(title, self._titles.get(kind, title))
-            case SessionSummarized() as event:
+            case entries.SessionSummarized() as event:
                 self._summaries.append((rank(entry), event.leaf_uuid, event.text))
             case _:
                 pass
 
-    def _add_time(self, event: Event, at_ms: int) -> None:
+    def _add_time(self, event: entries.Event, at_ms: int) -> None:
         """Note when something happened; opening a session writes other records without any."""
         is_work = isinstance(event, _WORK)
-        is_hidden_activity = isinstance(event, Ignored) and event.is_activity
+        is_hidden_activity = isinstance(event, entries.Ignored) and event.is_activity
         if is_work:
             self._first_ms = at_ms if self._first_ms is None else min(self._first_ms, at_ms)
         if is_work or is_hidden_activity or isinstance(event, _ACTIVITY):
@@ -116,7 +99,7 @@ class SessionHeader:
         return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
 
     def to_session(
-        self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]
+        self, prompts: Mapping[entries.PromptKind, str], has_record: Callable[[str], bool]
     ) -> Session:
         """Return the session without turns; without a title it is the first of `prompts`."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
@@ -140,7 +123,9 @@ class SessionHeader:
             record_count=self._records,
         )
 
-    def _title(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> str:
+    def _title(
+        self, prompts: Mapping[entries.PromptKind, str], has_record: Callable[[str], bool]
+    ) -> str:
         """Return the whole title: if it were cut before redaction, half of a secret could remain."""
         # A summary is the title of the session that has its last record.
         summaries = [(at, text) for at, leaf, text in self._summaries if leaf and has_record(leaf)]
@@ -149,8 +134,8 @@ class SessionHeader:
         candidates = (
             max(summaries)[1] if summaries else "",
             self._titles.get(False, ("", ""))[1],
-            prompts.get(PromptKind.HUMAN, ""),
-            prompts.get(PromptKind.COMMAND, ""),
+            prompts.get(entries.PromptKind.HUMAN, ""),
+            prompts.get(entries.PromptKind.COMMAND, ""),
         )
         return next((title for text in candidates if (title := clean_title(text))), "")
 

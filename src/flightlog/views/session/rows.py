@@ -10,15 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flightlog.model.entries import (
-    AssistantReply,
-    Entry,
-    PromptKind,
-    Text,
-    ToolInputRewritten,
-    ToolResult,
-    UserPrompt,
-)
+from flightlog.model import entries
 from flightlog.model.session import Note, NoteKind, Step, Turn, clean_title, is_local_command
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage, is_unknown
@@ -55,15 +47,15 @@ Location = tuple[int, int, int]  # file, offset, length
 Locations = dict[str, Location]  # by the name under which a row looks for the record
 
 
-def add_location(locations: Locations, entry: Entry, file: int) -> None:
+def add_location(locations: Locations, entry: entries.Entry, file: int) -> None:
     """Store where a record is, if a row can be read from it."""
     location = (file, entry.offset, entry.length)
     match entry.event:
-        case AssistantReply() | UserPrompt() if entry.uuid:
+        case entries.AssistantReply() | entries.UserPrompt() if entry.uuid:
             locations[entry.uuid] = location
-        case ToolResult() as event:
+        case entries.ToolResult() as event:
             locations.setdefault(f"result:{event.tool_call_id}", location)
-        case ToolInputRewritten() as event:
+        case entries.ToolInputRewritten() as event:
             locations[f"rewrite:{event.tool_call_id}"] = location
         case _:
             pass
@@ -85,7 +77,7 @@ class RowBuilder:
         self.unknown_steps = 0
         self.models: set[str] = set()
         self.calls = self.failed_calls = self.turns = 0
-        self.titles: dict[PromptKind, str] = {}
+        self.titles: dict[entries.PromptKind, str] = {}
         self.has_prompt = False
         self.last_prompt: tuple[int | None, str] = (None, "")
         self.command = ""  # that began the last turn: a title once the model answered it
@@ -130,7 +122,7 @@ class RowBuilder:
         record = RowRecord(content=Note(NoteKind.REMARK, text), subagent=subagent)
         self._add_row(RowMark.SUBAGENT, record)
 
-    def attach_result(self, event: ToolResult, location: Location) -> None:
+    def attach_result(self, event: entries.ToolResult, location: Location) -> None:
         """Add a late result to the row of its call."""
         row = self.open_calls.pop(event.tool_call_id)
         chunk, inside = divmod(row, CHUNK_ROWS)
@@ -157,14 +149,14 @@ class RowBuilder:
         )
 
     def _add_turn(self, turn: Turn, locations: Mapping[str, Location] | None) -> None:
-        if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND}:
+        if turn.kind in {entries.PromptKind.HUMAN, entries.PromptKind.COMMAND}:
             self.human_prompts[len(self.marks)] = one_line(turn.text, PROMPT_WIDTH_MAX)
         title = clean_title(turn.text)[:TITLE_CHARS_MAX]
-        if turn.kind is PromptKind.HUMAN and not is_local_command(turn.text):
+        if turn.kind is entries.PromptKind.HUMAN and not is_local_command(turn.text):
             self.has_prompt = True
             if title:
                 self.titles.setdefault(turn.kind, title)
-        self.command = title if turn.kind is PromptKind.COMMAND else ""
+        self.command = title if turn.kind is entries.PromptKind.COMMAND else ""
         if self.first_turn is None:
             self.first_turn = turn.text
         if self.started_ms is None:
@@ -183,7 +175,7 @@ class RowBuilder:
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
         if self.command:
-            self.titles.setdefault(PromptKind.COMMAND, self.command)
+            self.titles.setdefault(entries.PromptKind.COMMAND, self.command)
         self.usage += step.usage
         self.models.add(step.model)
         self.has_lower_bounds |= step.is_lower_bound
@@ -227,7 +219,7 @@ def _contents_of(step: Step) -> int:
     bits = 0
     for call in step.tool_calls:
         bits |= CONTENT_BITS[_CONTENT_NAMES[tool_kind(call.name)]]
-    has_text = any(isinstance(block, Text) and block.text.strip() for block in step.content)
+    has_text = any(isinstance(block, entries.Text) and block.text.strip() for block in step.content)
     return bits | CONTENT_BITS["answers"] if has_text else bits
 
 

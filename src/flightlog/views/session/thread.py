@@ -123,15 +123,12 @@ class ThreadFold:
         self.first = min(self.first, rank(entry))
         if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
             self._first_prompt = (rank(entry), text_of(entry.event.content))
-        if (
-            isinstance(entry.event, ToolResult)
-            and entry.event.tool_call_id in self._rows.open_calls
-        ):
-            if entry.event.tool_call_id in self._rows.open_edits and (
-                entry.event.is_error or entry.event.denial_reason
-            ):
+        result = entry.event
+        if isinstance(result, ToolResult) and result.tool_call_id in self._rows.open_calls:
+            has_failed = result.is_error or result.denial_reason
+            if has_failed and result.tool_call_id in self._rows.open_edits:
                 raise OutOfOrder("an edit that is a row already failed")
-            self._rows.attach_result(entry.event, (file, entry.offset, entry.length))
+            self._rows.attach_result(result, (file, entry.offset, entry.length))
         self._calls.update(_tool_use_ids(entry))
         if before is None or fuller(before, entry) is not before:
             self._entries[entry.key] = entry
@@ -155,10 +152,8 @@ class ThreadFold:
         """Return whether an entry belongs before the evicted ones, or changes them."""
         if self._evicted is None:
             return False
-        if (
-            isinstance(entry.event, ToolInputRewritten)
-            and entry.event.tool_call_id not in self._calls
-        ):
+        event = entry.event
+        if isinstance(event, ToolInputRewritten) and event.tool_call_id not in self._calls:
             return True
         if rank(entry) < self._evicted and not self._may_come_late(entry):
             return True
@@ -245,23 +240,16 @@ class ThreadFold:
     def _find_chain(self, ordered: Sequence[Entry]) -> set[str]:
         """Return the records that lead to the last one; the evicted ones must lead to them."""
         chain, parent = follow_replies(ordered)
-        if (
-            self._evicted is not None
-            and parent not in self._links
-            and self._seen.has_record(parent)
-        ):
+        is_linked = self._evicted is None or parent in self._links
+        if not is_linked and self._seen.has_record(parent):
             raise OutOfOrder("the thread goes on from an older record")
         return chain
 
     def _check_not_rewound(self, ordered: Sequence[Entry], chain: set[str]) -> None:
         living = chain | self._links
         for entry in ordered:
-            if (
-                starts_turn(entry)
-                and entry.uuid
-                and entry.uuid not in chain
-                and entry.parent_uuid in living
-            ):
+            is_dead = entry.uuid and entry.uuid not in chain
+            if is_dead and starts_turn(entry) and entry.parent_uuid in living:
                 raise OutOfOrder("a prompt was taken back")
 
     def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:

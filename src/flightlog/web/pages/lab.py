@@ -97,13 +97,11 @@ def _join_segments(root: PathNode) -> tuple[_DiagramSegment, int]:
     queue, count, omitted_count = [root_segment], 1, 0
     while queue:
         segment = queue.pop(0)
-        while (
-            len(segment.nodes[-1].children) == 1
-            and not segment.nodes[-1].ended_addresses
-            and segment.nodes[-1].depth
-        ):
-            segment.nodes.append(segment.nodes[-1].children[0])
-        for child in sorted(segment.nodes[-1].children, key=lambda node: -len(node.addresses)):
+        last = segment.nodes[-1]
+        while len(last.children) == 1 and not last.ended_addresses and last.depth:
+            last = last.children[0]
+            segment.nodes.append(last)
+        for child in sorted(last.children, key=lambda node: -len(node.addresses)):
             if count >= NODES_MAX:
                 omitted_count += 1
                 continue
