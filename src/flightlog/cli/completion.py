@@ -83,10 +83,8 @@ def _session_ids() -> Iterable[tuple[str, str]]:
     from flightlog.archive.archive import open_archive
 
     recordings = open_archive(open_runtime()).recordings.values()
-    return [
-        (recording.session, "")
-        for recording in sorted(recordings, key=lambda item: -item.changed_ms)
-    ]
+    newest = sorted(recordings, key=lambda recording: -recording.changed_ms)
+    return [(recording.session, "") for recording in newest]
 
 
 def _run_names() -> Iterable[tuple[str, str]]:
@@ -126,11 +124,8 @@ def _row_ids() -> Iterable[tuple[str, str]]:
 
     dataset = find_dataset(open_runtime())
     rows = read_dataset(dataset.tracked_dir).rows.values() if dataset else ()
-    return [
-        (str(row["id"]), str(row["kind"]))
-        for row in rows
-        if row.get("id") and row.get("kind") != "tombstone"
-    ]
+    shown = [row for row in rows if row.get("id") and row.get("kind") != "tombstone"]
+    return [(str(row["id"]), str(row["kind"])) for row in shown]
 
 
 def _traceable_ids() -> Iterable[tuple[str, str]]:
@@ -161,11 +156,8 @@ _TABLE: dict[tuple[str, ...], dict[str, Offer]] = {
 
 
 def _find_offer(path: tuple[str, ...], parameter: str) -> Offer | None:
-    offers = [
-        parameters[parameter]
-        for prefix, parameters in _TABLE.items()
-        if path[: len(prefix)] == prefix and parameter in parameters
-    ]
+    tables = (table for prefix, table in _TABLE.items() if path[: len(prefix)] == prefix)
+    offers = [table[parameter] for table in tables if parameter in table]
     return offers[0] if offers else None
 
 

@@ -92,10 +92,8 @@ def _compaction_lines(compaction: Compaction) -> Iterator[str]:
 def _removal_lines(report: RemovalReport) -> Iterator[str]:
     """Yield lines on removed rows, files that repeat them, and how to clean git's history."""
     would = "" if report.is_done else "would be "
-    kinds = (
-        ", ".join(pluralize(number, kind) for kind, number in report.deleted_by_kind.items())
-        or "no row"
-    )
+    counts = report.deleted_by_kind.items()
+    kinds = ", ".join(pluralize(number, kind) for kind, number in counts) or "no row"
     yield f"{kinds} {would}removed; {pluralize(len(report.stripped_rows), 'other row')} {would}stripped of words"
     yield from (f"{would}removed, contains the same rows: {path}" for path in report.removed_files)
     for path in report.remaining_files:

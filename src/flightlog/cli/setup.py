@@ -189,10 +189,8 @@ def init(*, agent: str, scope: str, dataset: bool | None, words: bool | None, **
             raise Unavailable(f"not writable: {present}", hint=f"chmod u+rwx {present}")
         _check_template(runtime.config)
     request = InitRequest(scope=scope, cwd=Path(runtime.cwd))
-    codes = [
-        _init_agent(runtime, replace(request, agent=name), options)
-        for name in list_init_agents(runtime, agent)
-    ]
+    names = list_init_agents(runtime, agent)
+    codes = [_init_agent(runtime, replace(request, agent=name), options) for name in names]
     if scope == "project" and not any(codes) and not (options.remove or options.dry_run):
         ask = not (options.yes or options.as_json)
         offer_dataset(runtime, request.cwd, wanted=dataset, words=words, ask=ask)

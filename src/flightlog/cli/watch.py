@@ -229,10 +229,8 @@ class WatchApp(App[None]):
         names = [row.session.session_id for row in rows]
         chosen = listing.highlighted_option.id if listing.highlighted_option else None
         # The chosen row has the colors of the cursor alone, so that it can be read.
-        lines = [
-            line._replace(color="") if name == chosen else line
-            for name, line in zip(names, lines, strict=True)
-        ]
+        pairs = zip(names, lines, strict=True)
+        lines = [line._replace(color="") if name == chosen else line for name, line in pairs]
         if names == [option.id for option in listing.options]:
             for name, line in zip(names, lines, strict=True):
                 text = to_text([line])

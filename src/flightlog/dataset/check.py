@@ -151,11 +151,8 @@ def _check_links(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
         text = f"{pluralize(len(orphans), 'chat')} of missing sessions, for example {example}"
         yield DatasetProblem("link", "chats", text, "flightlog dataset pull", is_note=True)
     chats = {str(row.get("id")) for row in dataset.rows_of_kind("chat")}
-    lost = [
-        row
-        for row in dataset.rows_of_kind("action")
-        if row.get("chat_id") and str(row["chat_id"]) not in chats
-    ]
+    rows = [row for row in dataset.rows_of_kind("action") if row.get("chat_id")]
+    lost = [row for row in rows if str(row["chat_id"]) not in chats]
     if lost:
         text = (
             f"{pluralize(len(lost), 'action')} of missing chats, for example {lost[0]['chat_id']}"

@@ -87,11 +87,8 @@ def compact_and_commit(
     if branch != (default or default_branch(dirs.repository)):
         return replace(compact_dataset(dirs, redactor, default=default), commit="")
     committed = tree_files(dirs.repository, "HEAD", layout.TRACKED)
-    new = [
-        path
-        for path in _repository_paths(dirs, shard_files(dirs.tracked_dir))
-        if path not in committed
-    ]
+    shards = _repository_paths(dirs, shard_files(dirs.tracked_dir))
+    new = [path for path in shards if path not in committed]
     files.ensure_dir(dirs.state_dir)
     index = dirs.state_dir / f"index-{files.process_tag()}"
     try:
@@ -168,11 +165,8 @@ def fold_shards(
     Return copies of damaged base files. Damaged shards stay.
     """
     damaged = sorted({Path(damage.path) for damage in dataset.damage})
-    copies = [
-        files.set_aside(path, dirs.root / "damaged")
-        for path in damaged
-        if path.parent == dirs.tracked_dir
-    ]
+    bases = [path for path in damaged if path.parent == dirs.tracked_dir]
+    copies = [files.set_aside(path, dirs.root / "damaged") for path in bases]
     files.remove_files([dirs.tracked_dir / layout.EMPTY_BASES])
     pages = [OutputFile(name, Tier.TRACKED, body) for name, body in clean.items()]
     generation = _generation_row({name: body.text.encode() for name, body in clean.items()})

@@ -344,10 +344,8 @@ def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[s
     tokens = "{input_tokens:,} input and {output_tokens:,} output tokens".format_map(
         counts_by_token
     )
-    private = (
-        "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted_rows"].items())
-        or "| none | 0 |"
-    )
+    redacted = report["redacted_rows"].items()
+    private = "\n".join(f"| {rule} | {times:,} |" for rule, times in redacted) or "| none | 0 |"
     return f"""---
 pretty_name: Coding agent sessions
 configs:

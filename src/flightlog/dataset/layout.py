@@ -84,10 +84,8 @@ def prepare_dataset(dirs: DatasetDirs, redactor: JsonRedactor) -> list[Path]:
         wanted |= {f"tracked/{BASES[kind]}": "" for kind in COUNTED}
         wanted[f"tracked/{EMPTY_BASES}"] = f"/*.jsonl\n/{EMPTY_BASES}\n"
     missing = {name: text for name, text in wanted.items() if not (dirs.root / name).exists()}
-    pages = [
-        OutputFile(name, Tier.TRACKED, redactor.redactor.redact_as_clean(text))
-        for name, text in missing.items()
-    ]
+    clean = redactor.redactor.redact_as_clean
+    pages = [OutputFile(name, Tier.TRACKED, clean(text)) for name, text in missing.items()]
     return write_output_files(dirs.root, pages)
 
 

@@ -31,11 +31,8 @@ class DatasetLinks:
         turns = {
             chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns
         }
-        addresses = {
-            f"action-{call.id}": str(at)
-            for at, step in iter_steps(session)
-            for call in step.tool_calls
-        }
+        calls = ((at, call) for at, step in iter_steps(session) for call in step.tool_calls)
+        addresses = {f"action-{call.id}": str(at) for at, call in calls}
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
                 yield _row_link(row, (session.id,))

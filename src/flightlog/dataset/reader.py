@@ -262,13 +262,8 @@ class DatasetReader:
 
     def count_rows(self) -> dict[str, int]:
         """Return the number of rows of each kind."""
-        return dict(
-            Counter(
-                str(row.get("kind", ""))
-                for key, row in self.rows.items()
-                if key not in self.removed_keys
-            )
-        )
+        rows = (row for key, row in self.rows.items() if key not in self.removed_keys)
+        return dict(Counter(str(row.get("kind", "")) for row in rows))
 
     def _judgments_by_key(self) -> dict[str, Row]:
         updates = sorted(

@@ -68,10 +68,8 @@ def push_shards(dirs: DatasetDirs, remote: str, now_ms: int) -> PushResult:
         commit = refs.push_ref(dirs.repository, remote, ref)
     clone = recall_clone(dirs.state_dir)
     # Shards added to the ref while the remote was unreachable count as pushed only now.
-    pushed, before = (
-        tree_files(dirs.repository, tip, PENDING) if tip else {}
-        for tip in (commit, clone.pushed_commit)
-    )
+    tips = (commit, clone.pushed_commit)
+    pushed, before = (tree_files(dirs.repository, tip, PENDING) if tip else {} for tip in tips)
     sent = {path: blob for path, blob in pushed.items() if path not in before}
     last = max(_last_ms(reader.read_blobs(_read_bodies(dirs.repository, sent))), clone.pushed_rev)
     remember_clone(
@@ -110,11 +108,8 @@ def pull_rows(dirs: DatasetDirs, remote: str, redactor: JsonRedactor) -> PullRes
     for row in ours.rows.values():
         if row.get("kind") == "tombstone":
             theirs.forgotten.add_tombstone(row)
-    lines = sorted(
-        line
-        for line in theirs.live_lines().values()
-        if not ours.contains_row(msgspec.json.decode(line))
-    )
+    live = theirs.live_lines().values()
+    lines = sorted(line for line in live if not ours.contains_row(msgspec.json.decode(line)))
     if not lines:
         return PullResult(len(refs), 0, "")
     number = reader.free_number(

@@ -83,11 +83,8 @@ def rows_due(dataset: DatasetReader, keep_days: int, now_ms: int) -> tuple[Reten
 
 def tombstones_for_rows(dataset: DatasetReader, names: Iterable[str], now_ms: int) -> list[Row]:
     """Return tombstones for sessions and rows, each named by a unique prefix of its id."""
-    return [
-        tombstone
-        for name in names
-        for tombstone in _tombstones_for_row(dataset, find_row_key(dataset, name), now_ms)
-    ]
+    keys = [find_row_key(dataset, name) for name in names]
+    return [tombstone for key in keys for tombstone in _tombstones_for_row(dataset, key, now_ms)]
 
 
 def tombstones_for_text(dataset: DatasetReader, text: str, now_ms: int) -> list[Row]:
@@ -114,11 +111,8 @@ def tombstones_for_time(dataset: DatasetReader, since: str, before: str, now_ms:
     """Return a tombstone for every row from `since` up to `before`, and actions of its chats."""
     rules = TombstoneRules()
     rules.add_tombstone(make_tombstone(ASKED, now_ms, since=since, before=before))
-    chats = [
-        str(row.get("id"))
-        for _, row in _live_rows(dataset)
-        if row.get("kind") == "chat" and rules.covers_row(row)
-    ]
+    rows = [row for _, row in _live_rows(dataset) if row.get("kind") == "chat"]
+    chats = [str(row.get("id")) for row in rows if rules.covers_row(row)]
     subagents = _subagents_of_chats(dataset, chats)
     return [
         make_tombstone(
@@ -147,11 +141,8 @@ def apply_tombstones(
     for row in tombstones:
         rules.add_tombstone(row)
     removed = {key: row for key, (row, _) in before.items() if rules.covers_row(row)}
-    stripped = {
-        key: row
-        for key, (row, old) in before.items()
-        if key not in removed and rules.strip_row(row) != old
-    }
+    rest = {key: rows for key, rows in before.items() if key not in removed}
+    stripped = {key: row for key, (row, old) in rest.items() if rules.strip_row(row) != old}
     is_default = current_branch(dirs.repository) == (default or default_branch(dirs.repository))
     if tombstones and not dry_run:
         write_shard(dirs, GONE, tombstones, max(row["rev"] for row in tombstones), redactor)
@@ -216,11 +207,8 @@ def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[R
     kind, _, rest = key.partition(":")
     row = dataset.rows.get(key, {})
     if kind == "session":
-        own = [
-            other
-            for _, other in _live_rows(dataset)
-            if short_session_of(other) == short_session_id(rest)
-        ]
+        session, live = short_session_id(rest), _live_rows(dataset)
+        own = [other for _, other in live if short_session_of(other) == session]
         chats = sorted(str(other.get("id")) for other in own if other.get("kind") == "chat")
         return [make_tombstone(ASKED, now_ms, session=rest, is_whole_session=True, chats=chats)]
     if kind == "chat":
@@ -242,11 +230,8 @@ def _subagents_of_chats(dataset: DatasetReader, chats: Iterable[str]) -> list[st
 
 def _live_rows(dataset: DatasetReader) -> Iterator[tuple[str, Row]]:
     gone = dataset.removed_keys
-    return (
-        (key, row)
-        for key, row in dataset.rows.items()
-        if key not in gone and row.get("kind") != "tombstone"
-    )
+    live = ((key, row) for key, row in dataset.rows.items() if key not in gone)
+    return ((key, row) for key, row in live if row.get("kind") != "tombstone")
 
 
 def _normalize_text(value: object) -> str:
@@ -291,11 +276,8 @@ def _find_stale_blobs(dirs: DatasetDirs, rules: TombstoneRules) -> list[str]:
     listed = git_output(
         dirs.repository, "rev-list", "--objects", "--all", "--", TRACKED
     ).splitlines()
-    blobs = [
-        (line[:at], line[at + 1 :])
-        for line in listed
-        if (at := line.find(" ")) > 0 and line.endswith(".jsonl")
-    ]
+    named = [line.partition(" ") for line in listed if line.endswith(".jsonl")]
+    blobs = [(blob, path) for blob, space, path in named if blob and space]
     stale = []
     for start in range(0, len(blobs), _AT_ONCE):
         paths = dict(blobs[start : start + _AT_ONCE])

@@ -159,11 +159,8 @@ def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
     context = make_extract_context(runtime, dirs, None, allowed)
     # A session of the last day may have made the commit and hold the secrets in its message.
     recent = runtime.clock.now_ms() - DAY_MS
-    sessions = (
-        session
-        for session in sync.iter_own_sessions(context.archive, dirs)
-        if session.changed_ms >= recent
-    )
+    own = sync.iter_own_sessions(context.archive, dirs)
+    sessions = (session for session in own if session.changed_ms >= recent)
     return sync.sync_commits(context, sessions)
 
 
@@ -283,9 +280,7 @@ def retain_dataset(
         raise Misconfigured(f"dataset.keep_days would remove every row: {days}", hint=hint)
     moves = retention.rows_due(read_dataset(dirs.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
-        rows = [
-            make_tombstone(retention.WHY, runtime.clock.now_ms(), row_id=move.item.name)
-            for move in moves
-        ]
+        why, now_ms = retention.WHY, runtime.clock.now_ms()
+        rows = [make_tombstone(why, now_ms, row_id=move.item.name) for move in moves]
         write_shard(dirs, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, dirs))
     return moves

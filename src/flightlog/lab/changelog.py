@@ -65,11 +65,8 @@ def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     if owner is None:
         return {"message_id": None, "tool_call_ids": []}
     subagent = {"subagent": owner.subagent} if owner.subagent else {}
-    return {
-        "message_id": owner.step.message_id,
-        "tool_call_ids": [call.id for call in owner.step.tool_calls],
-        **subagent,
-    }
+    calls = [call.id for call in owner.step.tool_calls]
+    return {"message_id": owner.step.message_id, "tool_call_ids": calls, **subagent}
 
 
 def _patch_fields(patch: bytes, change: TreeChange) -> dict[str, str]:
@@ -168,12 +165,8 @@ class StepJoin:
             subagent: [step for step in steps if step.message_id not in copied]
             for subagent, steps in subagents.items()
         }
-        joined = {
-            call.index
-            for steps in own.values()
-            for step in steps
-            if (call := self.find_request(step))
-        }
+        steps = (step for thread in own.values() for step in thread)
+        joined = {call.index for step in steps if (call := self.find_request(step))}
         return {
             "session_id": self._session.id,
             "turns": [self._build_turn(number, "", step) for number, step in enumerate(own[""], 1)],

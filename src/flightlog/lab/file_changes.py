@@ -75,11 +75,8 @@ class _Timeline:
 
     def __init__(self, calls: Sequence[ApiCall], session: Session | None, *, hooked: bool) -> None:
         steps = steps_by_thread(session) if session else {}
-        owners = {
-            step.message_id: ChangeOwner(subagent, step)
-            for subagent, own in steps.items()
-            for step in own
-        }
+        own = ((subagent, step) for subagent, thread in steps.items() for step in thread)
+        owners = {step.message_id: ChangeOwner(subagent, step) for subagent, step in own}
         self._captured = bool(calls)
         self._hooked = hooked
         self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
@@ -105,11 +102,8 @@ class _Timeline:
             if began <= last and ended <= last
             for call in owner.step.tool_calls
         )
-        latest = max(
-            (entry for entry in self._open if entry[0] <= last),
-            key=lambda entry: entry[0],
-            default=None,
-        )
+        begun = [entry for entry in self._open if entry[0] <= last]
+        latest = max(begun, key=lambda entry: entry[0], default=None)
         # Of several, the owner whose thread sends the next request; else the first.
         nearest = [owner for owner in writing if owner.subagent == saved.subagent] or writing
         owner = nearest[0] if nearest else (latest[2] if latest else None)
@@ -123,12 +117,8 @@ class _Timeline:
 
     def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
         """Attribute a snapshot saved after a tool call to its step, unless others ran meanwhile."""
-        owners = [
-            (owner, call)
-            for owner in self._all
-            for call in owner.step.tool_calls
-            if call.id == saved.tool_call_id
-        ]
+        called = ((owner, call) for owner in self._all for call in owner.step.tool_calls)
+        owners = [(owner, call) for owner, call in called if call.id == saved.tool_call_id]
         if not saved.tool_call_id or not owners:
             last = self._all[-1] if self._all else None
             return ChangeInterval(

@@ -132,11 +132,8 @@ def _side_by_side(runs: Sequence[RunStore], programs: str) -> dict[str, Any] | N
 
 
 def _differing_settings(runs: Sequence[RunStore]) -> dict[str, list[Any]]:
-    names = [
-        name
-        for name in runs[0].config.__struct_fields__
-        if name not in {"run_name", "sessions", "work_dir"}
-    ]
+    own = {"run_name", "sessions", "work_dir"}
+    names = [name for name in runs[0].config.__struct_fields__ if name not in own]
     values = {name: [getattr(run.config, name) for run in runs] for name in names}
     return {
         name: settings

@@ -20,17 +20,12 @@ _VERIFIER_KEYS = ("name", "passed", "exit_code", "duration_s", "output")
 
 def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Return all facts about a run, under the keys of the source document."""
-    sessions = [
-        _session_meta(config, session, state)
-        for session in plan_sessions(config, state.added_replicates)
-    ]
+    planned = plan_sessions(config, state.added_replicates)
+    sessions = [_session_meta(config, session, state) for session in planned]
     started_sessions = [session for session in sessions if session["started_at"]]
     started = state.start
-    costs = [
-        session["total_cost_usd"]
-        for session in started_sessions
-        if session["total_cost_usd"] is not None
-    ]
+    amounts = [session["total_cost_usd"] for session in started_sessions]
+    costs = [usd for usd in amounts if usd is not None]
     return {
         "run_name": name,
         "hypothesis": config.hypothesis or None,
@@ -159,11 +154,8 @@ def _describe_open_state(state: RunState) -> str:
 
 
 def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
-    errors = [
-        {"session": session["session_dir"], "error": session["error"]}
-        for session in sessions
-        if session["error"]
-    ]
+    stopped = [(session["session_dir"], session["error"]) for session in sessions]
+    errors = [{"session": name, "error": error} for name, error in stopped if error]
     errors += [
         {
             "session": None,

@@ -145,11 +145,8 @@ class RunSession:
     def own_steps(self, subagent: str = "") -> list[Step]:
         """Return the responses of a thread that are not inherited."""
         threads = steps_by_thread(self.session) if self.session else {}
-        return [
-            step
-            for step in threads.get(subagent, ())
-            if step.message_id not in self.inherited_message_ids
-        ]
+        steps, copied = threads.get(subagent, ()), self.inherited_message_ids
+        return [step for step in steps if step.message_id not in copied]
 
     def list_threads(self) -> list[str]:
         """Return its threads, the main one first."""

@@ -79,11 +79,8 @@ def ready_sessions(
     planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
 ) -> list[PlannedSession]:
     """Return the sessions among `left` whose required sessions are all done."""
-    return [
-        session
-        for session in planned
-        if session.session_dir in left and session.required_sessions <= set(done)
-    ]
+    waiting = [session for session in planned if session.session_dir in left]
+    return [session for session in waiting if session.required_sessions <= set(done)]
 
 
 def session_dir_name(index: int, replicate: int = 0) -> str:
@@ -254,9 +251,6 @@ def list_run_paths(runs_dir: Path) -> list[Path]:
     if not runs_dir.is_dir():
         return []
     top = runs_dir.resolve()
-    paths = [
-        path.resolve()
-        for path in top.iterdir()
-        if path.name[:1] != "." and (path / CONFIG).is_file()
-    ]
+    visible = [path for path in top.iterdir() if path.name[:1] != "."]
+    paths = [path.resolve() for path in visible if (path / CONFIG).is_file()]
     return sorted(path for path in paths if path.is_relative_to(top))  # no symlinks out

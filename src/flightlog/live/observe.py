@@ -142,10 +142,8 @@ def switch_time(before: hooks.ClientStatus | None, status: hooks.ClientStatus) -
     The client reports after each response. If the cost grew since the last report, the responses in
     between were requested by the new account.
     """
-    costs = [
-        item.payload.cost.total_cost_usd if item and item.payload.cost else None
-        for item in (before, status)
-    ]
+    paid = (item.payload.cost if item else None for item in (before, status))
+    costs = [cost.total_cost_usd if cost else None for cost in paid]
     if before is not None and None not in costs and costs[1] > costs[0]:  # type: ignore[operator]
         return before.at_ms + 1
     return status.at_ms

@@ -150,11 +150,8 @@ def _assign_account(
 
 def _account_id(account: str, profiles: Sequence[AuthProfile]) -> str:
     """Return a short id for an account that no other account has."""
-    taken = {
-        profile.profile_id
-        for profile in profiles
-        if (profile.billing_fingerprint or account) != account
-    }
+    known = {account, "", None}
+    taken = {one.profile_id for one in profiles if one.billing_fingerprint not in known}
     digits = account.rpartition("-")[2]
     ids = [f"account-{digits[:size]}" for size in range(4, max(len(digits), 4) + 1)]
     return next((name for name in ids if name not in taken), f"account-{account}")
@@ -299,10 +296,8 @@ class ProfileLedger:
         if len(parts) < 2:
             return None
         costs = billing.split_cost([self._segment_usd[session, since] for since, _, _ in parts])
-        return [
-            ProfileSwitch(profile, since, cost)
-            for (since, profile, _), cost in zip(parts, costs, strict=True)
-        ]
+        pairs = zip(parts, costs, strict=True)
+        return [ProfileSwitch(profile, since, cost) for (since, profile, _), cost in pairs]
 
     def _iter_payments(
         self, digest: UsageDigest, load_rows: LoadRows

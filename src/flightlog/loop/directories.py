@@ -246,11 +246,8 @@ def prepare_root(root: Path) -> None:
         if not (root / name).exists():
             create_file(root / name, data)
     templates = {f"templates/{name}": body for name, body in build_templates().items()}
-    missing = [
-        OutputFile(name, Tier.PRIVATE, body)
-        for name, body in templates.items()
-        if not (root / name).exists()
-    ]
+    absent = {name: body for name, body in templates.items() if not (root / name).exists()}
+    missing = [OutputFile(name, Tier.PRIVATE, body) for name, body in absent.items()]
     write_output_files(root, missing)
     remove_abandoned_dirs(root)
     for folder in (root, root / "templates"):

@@ -77,11 +77,8 @@ def _error_insights(whole: analysis.LoopAccount) -> Iterator[Insight]:
     failures = [(failure, task) for task in whole.tasks.values() for failure in task.failures]
     for kind, count in Counter(failure[1] for failure, _ in failures).most_common(3):
         numbers = [failure[0] for failure, _ in failures if failure[1] == kind]
-        hit = [
-            task
-            for task in whole.tasks.values()
-            if kind in [other for _, other, _ in task.failures]
-        ]
+        kinds = ((task, {other for _, other, _ in task.failures}) for task in whole.tasks.values())
+        hit = [task for task, others in kinds if kind in others]
         saved = sum(_is_completed(task) for task in hit)
         times = "once" if count == 1 else f"{count} times"
         result = f"{saved} of {len(hit)} affected tasks were completed"

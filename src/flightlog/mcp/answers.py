@@ -214,11 +214,8 @@ def _answer_sessions(scope: SessionScope, arguments: ToolArguments, answer: Tool
     project, file = arguments.get_text("project"), arguments.get_text("file")
     since = arguments.get_text("since")
     since_ms = parse_since(since, runtime.clock.now_ms(), runtime.zone) if since else 0
-    found = [
-        one
-        for one in scope.sessions.values()
-        if project.lower() in one.project.lower() and one.last_ms >= since_ms
-    ]
+    recent = [one for one in scope.sessions.values() if one.last_ms >= since_ms]
+    found = [one for one in recent if project.lower() in one.project.lower()]
     if file:
         named = scope.find_naming(file, found)
         found = [one for one in found if one.session in named]

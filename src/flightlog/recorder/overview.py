@@ -92,11 +92,8 @@ def _add_sessions(
     listed = [summary for summary in summaries if not summary.is_empty]
     live = Archive(find_agent_dirs(runtime)).recordings.keys()
     # Only Claude Code's own clean-up is known; what other agents delete is not.
-    current = [
-        summary
-        for summary in summaries
-        if summary.session in live and summary.agent == DEFAULT_AGENT
-    ]
+    own = [summary for summary in summaries if summary.agent == DEFAULT_AGENT]
+    current = [summary for summary in own if summary.session in live]
     started = [summary.started_ms for summary in summaries if summary.started_ms is not None]
     ended = [summary.ended_ms for summary in summaries if summary.ended_ms is not None]
     days = min(keep_days(path) for path in dirs)

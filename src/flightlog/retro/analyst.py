@@ -61,11 +61,8 @@ def decode_reply(text: str, analysis: RetroAnalysis) -> events.AnalystRan:
         return events.AnalystRan()
     ids = {pattern.id for pattern in analysis.patterns}
     shown = {evidence.address for pattern in analysis.patterns for evidence in pattern.evidence}
-    names = {
-        key: one_line(name, _CHARS)
-        for key, name in reply.names.items()
-        if key in ids and name.strip()
-    }
+    chosen = {key: name for key, name in reply.names.items() if key in ids and name.strip()}
+    names = {key: one_line(name, _CHARS) for key, name in chosen.items()}
     new = [
         events.AnalystFinding(
             one_line(finding.label, _CHARS),

@@ -221,11 +221,8 @@ def render_markdown(analysis: RetroAnalysis) -> str:
 
 def _code_span(text: str) -> str:
     plain = " ".join(make_inert(text).split())
-    fence = "`" * (
-        max((len(run) for run in plain.split() if set(run) == {"`"}), default=0)
-        + 1
-        + plain.count("`")
-    )
+    runs = (len(run) for run in plain.split() if set(run) == {"`"})
+    fence = "`" * (max(runs, default=0) + 1 + plain.count("`"))
     return f"{fence} {plain} {fence}" if plain else "` `"
 
 
@@ -237,10 +234,8 @@ def guard_pages(redactor: Redactor) -> list[OutputFile]:
         ".gitattributes": render_gitattributes(layout, root=""),
     }
     bodies |= {f"{folder}/.gitkeep": "" for folder in FOLDERS}
-    return [
-        OutputFile(path, Tier.TRACKED, redactor.redact_as_clean(body))
-        for path, body in bodies.items()
-    ]
+    clean = redactor.redact_as_clean
+    return [OutputFile(path, Tier.TRACKED, clean(body)) for path, body in bodies.items()]
 
 
 def analysis_page(analysis: RetroAnalysis) -> OutputFile:

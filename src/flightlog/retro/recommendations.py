@@ -142,10 +142,8 @@ def _share_of(pattern: Pattern, digests: Digests, members: Digests | None = None
 
 def _list_evidence(pattern: Pattern, clean: CleanText) -> dict[str, Any]:
     places = pattern.evidence[:EVIDENCE_SHOWN]
-    return {
-        "evidence": tuple(place.address for place in places),
-        "quotes": tuple(clean(place.text) for place in places),
-    }
+    quotes = tuple(clean(place.text) for place in places)
+    return {"evidence": tuple(place.address for place in places), "quotes": quotes}
 
 
 def _main_of(values: Iterable[str]) -> str:
@@ -216,11 +214,8 @@ def _describe_permission(
     count = sum(call.count for call in calls)
     merged = replace(calls[0], count=count, conversation_ids=ids, evidence=evidence)
     agents = {digests[name].source for name in ids if name in digests}
-    rules = tuple(
-        call.label
-        for call in calls
-        if clean(call.label) == call.label and is_exact_rule(call.label, effect)
-    )
+    labels = [call.label for call in calls if is_exact_rule(call.label, effect)]
+    rules = tuple(label for label in labels if clean(label) == label)
     has_rules = bool(rules) and agents == {DEFAULT_AGENT}
     name = clean(calls[0].evidence[0].text)
     others = f" and {pluralize(len(calls) - 1, 'other call')}" if len(calls) > 1 else ""

@@ -59,10 +59,8 @@ def average_ratings(feedback: Iterable[FeedbackGiven]) -> dict[str, float]:
     for sitting in feedback:
         for rating in sitting.ratings:
             scores[rating.pattern_id].append(rating.rating)
-    return {
-        pattern: round(sum(ratings) / len(ratings), 2)
-        for pattern, ratings in sorted(scores.items())
-    }
+    means = {pattern: sum(ratings) / len(ratings) for pattern, ratings in sorted(scores.items())}
+    return {pattern: round(mean, 2) for pattern, mean in means.items()}
 
 
 def summarize_feedback(feedback: Iterable[FeedbackGiven]) -> FeedbackSummary:

@@ -131,10 +131,8 @@ def repair_installation(
         path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(f"lost hook events acknowledged, their number is in {path}")
     if data_dir.is_dir() and directories.layout_of(data_dir) < directories.newest_layout(steps):
-        done += [
-            f"{step.reason}; a copy is in {copy}"
-            for step, copy in directories.migrate_layout(data_dir, steps)
-        ]
+        migrated = directories.migrate_layout(data_dir, steps)
+        done += [f"{step.reason}; a copy is in {copy}" for step, copy in migrated]
     for index in sorted(data_dir.glob("index*.db")):
         if is_sound(index):
             continue
@@ -293,11 +291,8 @@ def verify_archive(
     directories.ensure_writable(data_dir)
     archive = open_archive(runtime)
     lost = {(agent, name) for agent in agent_names() for name in lost_sessions(data_dir, agent)}
-    known = {
-        (agent, name)
-        for agent in agent_names()
-        for name in list_recorded_sessions(data_dir, agent)[0]
-    }
+    sessions = ((agent, list_recorded_sessions(data_dir, agent)[0]) for agent in agent_names())
+    known = {(agent, name) for agent, names in sessions for name in names}
     names = sorted(known | lost)
     faults: list[recorded.RecordingFault] = []
     busy: list[str] = []

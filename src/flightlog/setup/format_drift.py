@@ -86,22 +86,13 @@ def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], known: Form
     """
     seen = learn_types(sessions)
     both = seen.keys() & known.types.keys()
-    added = [
-        (kind, field)
-        for kind in both
-        for field in _field_names(seen[kind]) - _field_names(known.types[kind])
-    ]
-    dropped = [
-        (kind, field)
-        for kind in both
-        for field in set(known.types[kind].always) - _field_names(seen[kind])
-    ]
+    new = ((kind, _field_names(seen[kind]) - _field_names(known.types[kind])) for kind in both)
+    added = [(kind, field) for kind, fields in new for field in fields]
+    gone = ((kind, set(known.types[kind].always) - _field_names(seen[kind])) for kind in both)
+    dropped = [(kind, field) for kind, fields in gone for field in fields]
     sources = {_is_hook(kind) for kind in seen}
-    expected = {
-        kind
-        for kind, shape in known.types.items()
-        if shape.every_session and _is_hook(kind) in sources
-    }
+    regular = {kind for kind, shape in known.types.items() if shape.every_session}
+    expected = {kind for kind in regular if _is_hook(kind) in sources}
     return FormatDrift(
         added_types=tuple(sorted(seen.keys() - known.types.keys())),
         dropped_types=tuple(sorted(expected - seen.keys())),

@@ -72,10 +72,8 @@ def init_dataset(runtime: Runtime, folder: Path, *, words: bool | None) -> list[
     """Start a dataset, store the answer about words, instruct agents; return what was done."""
     dirs = service.locate_dataset(runtime, folder)
     top = dirs.repository.top
-    done = [
-        f"created {path}"
-        for path in prepare_dataset(dirs, service.make_row_redactor(runtime, dirs))
-    ]
+    redactor = service.make_row_redactor(runtime, dirs)
+    done = [f"created {path}" for path in prepare_dataset(dirs, redactor)]
     open_trust(runtime).allow_rows(top)
     if words is not None:
         done += _write_words_setting(runtime, top, words=words)

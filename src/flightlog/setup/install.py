@@ -212,10 +212,8 @@ def apply_change(change: SettingsChange) -> Path | None:
 
 def format_diff(change: SettingsChange) -> str:
     """Return the plan as a unified diff."""
-    old, new = (
-        (data or b"").decode("utf-8", "replace").splitlines()
-        for data in (change.before, change.after)
-    )
+    texts = ((data or b"").decode("utf-8", "replace") for data in (change.before, change.after))
+    old, new = (text.splitlines() for text in texts)
     return "\n".join(
         difflib.unified_diff(
             old, new, str(change.settings), str(change.settings), "now", "then", 2, ""
@@ -286,11 +284,8 @@ def remove_status_line(text: str) -> str:
     """Return settings without our status line."""
     start = json_editor.root_offset(text)
     members = json_editor.list_parts(text, start)
-    ours = [
-        index
-        for index, part in enumerate(members)
-        if part.key == LINE_KEY and _is_our_line(part.value)
-    ]
+    lines = [(index, part) for index, part in enumerate(members) if part.key == LINE_KEY]
+    ours = [index for index, part in lines if _is_our_line(part.value)]
     return json_editor.remove_part(text, start, ours[0]) if ours else text
 
 
@@ -381,11 +376,8 @@ def _remove_hook(text: str, location: HookLocation) -> str:
     events = members[top].value_start
     groups = json_editor.list_parts(text, events)[location.event].value_start
     group = json_editor.list_parts(text, groups)[location.group].value_start
-    hooks = next(
-        member.value_start
-        for member in json_editor.list_parts(text, group)
-        if member.key == "hooks"
-    )
+    parts = json_editor.list_parts(text, group)
+    hooks = next(member.value_start for member in parts if member.key == "hooks")
     for at, index in ((hooks, location.hook), (groups, location.group), (events, location.event)):
         if len(json_editor.list_parts(text, at)) > 1:
             return json_editor.remove_part(text, at, index)

@@ -86,12 +86,9 @@ def attribute_lines(file: Path, first: int, last: int, context: BlameContext) ->
         raise Invalid(f"{file.name} has {count}", hint=f"flightlog blame {file}:1-{len(lines)}")
     path = context.relative_path(file)
     fingerprints = fingerprint_lines(lines)
-    edits = [
-        edit
-        for _, own in context.all_edits
-        for edit in own
-        if edit.path in {path, str(file.resolve())}
-    ]
+    paths = {path, str(file.resolve())}
+    every = (edit for _, own in context.all_edits for edit in own)
+    edits = [edit for edit in every if edit.path in paths]
     committed = {line.number: line for line in _blame_with_git(context, path, first, last)}
     uncommitted = (
         history.CommittedLine(number, lines[number - 1], "", 0) for number in range(first, last + 1)
@@ -211,11 +208,8 @@ def steps_behind_commit(context: "TraceContext", commit: str) -> list[str]:
     if repository is None:
         return []
     at_ms = history.commit_times(repository, [commit]).get(commit, 0)
-    steps = [
-        step
-        for _, edits in context.all_edits
-        for step in steps_in_commit(repository, commit, at_ms, edits)
-    ]
+    threads = (edits for _, edits in context.all_edits)
+    steps = [step for own in threads for step in steps_in_commit(repository, commit, at_ms, own)]
     return steps or list(_sessions_mentioning(context, commit))
 
 

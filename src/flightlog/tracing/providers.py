@@ -158,11 +158,8 @@ def _lab_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
 
 def _live_incidents(runtime: Runtime, project: Path) -> Iterator[Incident]:
     for last in read_last_states(runtime):
-        sessions = [
-            session
-            for session in last.state.sessions
-            if Path(session.project_path).is_relative_to(project)
-        ]
+        paths = ((session, Path(session.project_path)) for session in last.state.sessions)
+        sessions = [session for session, path in paths if path.is_relative_to(project)]
         yield from health.find_incidents(sessions, last.error, last.now_ms)
 
 
@@ -283,11 +280,8 @@ class RequestLinks:
         for recording in self._archive.recordings.values():
             if any(any(find_lines(file.path, prefix)) for file in recording.files):
                 session = self._archive.read_session(recording.session)
-                yield from (
-                    link
-                    for link in self.links_for_session(session)
-                    if link.address.startswith(prefix)
-                )
+                own_links = self.links_for_session(session)
+                yield from (link for link in own_links if link.address.startswith(prefix))
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the requests of a session, each at the step that it returned."""

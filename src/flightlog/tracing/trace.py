@@ -71,17 +71,11 @@ def build_trace(name: str, context: TraceContext) -> Trace:
     links: list[TraceLink] = []
     for session in _iter_sessions(context, start, broken):
         links += _links_of_session(context, session)
-    exact = [
-        link
-        for link in links
-        if (link.kind, link.address) == (start.kind, start.address) and link.session_addresses
-    ]
+    same = [link for link in links if (link.kind, link.address) == (start.kind, start.address)]
+    exact = [link for link in same if link.session_addresses]
     addresses = _resolve_addresses(exact or [start], context)
-    links += [
-        link
-        for kind, address in start.references
-        for link in _find_provider_links(context, kind, address)
-    ]
+    named = (_find_provider_links(context, *reference) for reference in start.references)
+    links += [link for own in named for link in own]
     if start.kind == "commit":
         links += _find_provider_links(context, start.kind, start.address)
     items = _nearest_items(start, addresses, links)
@@ -100,11 +94,8 @@ def find_link(name: str, context: TraceContext) -> TraceLink:
     kind, _, rest = name.partition(":")
     if kind not in KINDS or not rest:
         kind, rest = "", name
-    links = {
-        (link.kind, link.address): link
-        for link in _iter_candidates(context, rest)
-        if kind in {"", link.kind}
-    }
+    fitting = (link for link in _iter_candidates(context, rest) if kind in {"", link.kind})
+    links = {(link.kind, link.address): link for link in fitting}
     exact = {key: link for key, link in links.items() if link.address == rest} or links
     if len(exact) > 1 and not kind:  # a commit and its dataset row have the same name
         exact = {key: link for key, link in exact.items() if link.kind != "row"} or exact

@@ -226,11 +226,8 @@ def _bucket_rows(rows: Iterable[UsageLine], agents: Mapping[str, str]) -> tuple[
         apart: dict[str, list[UsageLine]] = defaultdict(list)
         for row in rows:
             apart[agents.get(row.message_id, "")].append(row)
-        return tuple(
-            replace(bucket, agent=agent)
-            for agent in sorted(apart)
-            for bucket in _bucket_rows(apart[agent], {})
-        )
+        buckets = ((agent, _bucket_rows(apart[agent], {})) for agent in sorted(apart))
+        return tuple(replace(bucket, agent=agent) for agent, own in buckets for bucket in own)
     groups: dict[tuple[str, int], list[UsageLine]] = defaultdict(list)
     for row in rows:
         groups[row.model, row.at_ms // QUARTER_MS].append(row)

@@ -133,10 +133,8 @@ def find_expiring_sessions(
     """
     kept_ms, end_ms = keep_days * usage.DAY_MS, now_ms + within_days * usage.DAY_MS
     due = [one for one in summaries if one.modified_ms + kept_ms <= end_ms]
-    expiring = [
-        ExpiringSession(one.session, one.title, max(one.modified_ms + kept_ms, now_ms))
-        for one in due
-    ]
+    ends = ((one, max(one.modified_ms + kept_ms, now_ms)) for one in due)
+    expiring = [ExpiringSession(one.session, one.title, end_ms) for one, end_ms in ends]
     return tuple(sorted(expiring, key=lambda session: (session.deletion_ms, session.session)))
 
 

@@ -54,8 +54,6 @@ def _total_width(widths: Sequence[int], layout: TableLayout) -> int:
 
 
 def _join_cells(row: Sequence[str], widths: Mapping[int, int], layout: TableLayout) -> str:
-    cells = [
-        fit_cells(row[column], width, ">" if column in layout.right else "<")
-        for column, width in widths.items()
-    ]
+    aligned = ((column, width, column in layout.right) for column, width in widths.items())
+    cells = [fit_cells(row[at], width, ">" if right else "<") for at, width, right in aligned]
     return layout.gap.join(cells).rstrip()

@@ -124,10 +124,8 @@ class SessionPage:
             records = [thread.read_records(row, row + 1)[0] for row in rows]
         locations = {location for record in records for location in self._record_locations(record)}
         content = _RowContent(self._archive.read_entries_at(sorted(locations)))
-        return [
-            self._build_row(thread, row, record, content)
-            for row, record in zip(rows, records, strict=True)
-        ]
+        pairs = zip(rows, records, strict=True)
+        return [self._build_row(thread, row, record, content) for row, record in pairs]
 
     def find_rows(self, locations: Container[RecordPlace]) -> dict[RecordPlace, RowPlace]:
         """Return thread and row of the records at these paths and offsets."""

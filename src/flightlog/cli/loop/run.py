@@ -249,11 +249,8 @@ def _typed_options(names: set[str]) -> list[str]:
         option, value = parameter.opts[0], context.params.get(parameter.name or "")
         if parameter.name in names and value not in (None, ""):
             values = value if isinstance(value, tuple) else (value,)
-            words += [
-                option if item is True else f"{option}={item}"
-                for item in values
-                if item is not False
-            ]
+            given = [item for item in values if item is not False]
+            words += [option if item is True else f"{option}={item}" for item in given]
     return words
 
 

@@ -138,11 +138,8 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.retro.issues import workflow
 
     pages = workflow.preview_issues(find_store(), written or "")
-    files = [
-        {"path": page.path, "body": page.body.text}
-        for page in pages
-        if isinstance(page.body, Clean)
-    ]
+    clean = [(page.path, page.body) for page in pages if isinstance(page.body, Clean)]
+    files = [{"path": path, "body": body.text} for path, body in clean]
     for file in () if as_json else files:
         click.echo(make_inert(f"{file['path']}\n{file['body']}"))
     print_outcome(files, f"{pluralize(len(files), 'file')} would be published", as_json=as_json)

@@ -209,10 +209,8 @@ def capture_whole_session(
 
 def stamp_of(recording: SessionFiles) -> str:
     """Return the sizes of a session's files as text."""
-    return " ".join(
-        f"{file.subagent}:{file.size}"
-        for file in sorted(recording.files, key=lambda file: file.path)
-    )
+    ordered = sorted(recording.files, key=lambda file: file.path)
+    return " ".join(f"{file.subagent}:{file.size}" for file in ordered)
 
 
 def _is_captured(dataset: DatasetReader, known: SessionProgress, session: str) -> bool:
@@ -349,12 +347,8 @@ def _next_progress(
 
 def _open_rows(window: SessionWindow, rows: Sequence[Row]) -> Iterable[Row]:
     """Yield the rows that may change: those of open turns, of subagents, and of the session."""
-    calls = {
-        f"action-{call.id}"
-        for turn in window.open_turns
-        for step in turn.steps
-        for call in step.tool_calls
-    }
+    steps = (step for turn in window.open_turns for step in turn.steps)
+    calls = {f"action-{call.id}" for step in steps for call in step.tool_calls}
     uuids = {turn.uuid for turn in window.open_turns}
     for row in rows:
         match row["kind"]:

@@ -244,10 +244,8 @@ def subagents_by_id(session: Session) -> dict[str, tuple[int, rows.SubagentUsage
     ]
     chats = {call.id: rows.chat_name(session.id, uuid_of(turn), turn.at_ms) for turn, call in calls}
     failed = {call.id for _, call in calls if call.is_error}
-    return {
-        subagent.id: (_start_ms(subagent), _subagent_usage(subagent, chats, failed))
-        for subagent in session.subagents
-    }
+    started = ((subagent, _start_ms(subagent)) for subagent in session.subagents)
+    return {one.id: (at_ms, _subagent_usage(one, chats, failed)) for one, at_ms in started}
 
 
 def orchestration_row(

@@ -111,10 +111,8 @@ def estimate_arm(
     costs = [cost for attempt in own if (cost := attempt.scores.get("cost_usd")) is not None]
     counts = [len(values) for values in passes.values()]
     ks = range(1, min(counts) + 1) if counts else ()
-    means = {
-        measure: estimate_mean(group_values(attempts, name, measure), config.seed)
-        for measure in config.outcome_names
-    }
+    values = {measure: group_values(attempts, name, measure) for measure in config.outcome_names}
+    means = {measure: estimate_mean(groups, config.seed) for measure, groups in values.items()}
     mean = means[config.primary_outcome]
     share: float | None = None
     interval = mean.interval if mean else None

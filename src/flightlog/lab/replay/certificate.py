@@ -179,11 +179,8 @@ def _environment_difference(context: RecordedContext, facts: RequestFacts) -> st
         return f"arm {facts.arm}"
     if facts.client and facts.recorded_client and facts.client != facts.recorded_client:
         return f"client {facts.client} (recorded with {facts.recorded_client})"
-    recorded = {
-        str(tool.get("name"))
-        for tool in context.recorded.get("tools") or ()
-        if "input_schema" in tool
-    }
+    tools = [tool for tool in context.recorded.get("tools") or () if "input_schema" in tool]
+    recorded = {str(tool.get("name")) for tool in tools}
     # The client announces its tool for subagents under an older name than it offers it by.
     available = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())
     missing = sorted(recorded - available) if facts.tools else []
@@ -285,11 +282,8 @@ def trim_to_branch(bundle: TrajectoryBundle, branch: BranchCreated) -> Trajector
     steps = list(main.steps)
     if branch.uses_cursor:
         # The agent started over, so everything before its first own response belongs to the source.
-        own = (
-            index
-            for index, step in enumerate(steps)
-            if step.source == "agent" and not step.is_copied_context
-        )
+        is_own = [step.source == "agent" and not step.is_copied_context for step in steps]
+        own = (index for index, answer in enumerate(is_own) if answer)
         steps = steps[next(own, 0) :]
     own_steps = [step for candidate in steps if (step := _own_step(candidate)) is not None]
     if not any(step.source == "agent" for step in own_steps):

@@ -311,11 +311,8 @@ class RecordedContext:
         recorded, own = _find_git_status(self.recorded), _find_git_status(body)
         if not recorded or not own or recorded == own:
             return None
-        changed = {
-            name: _replace_text(body[name], own, recorded)
-            for name in ("system", "messages")
-            if name in body
-        }
+        parts = {name: body[name] for name in ("system", "messages") if name in body}
+        changed = {name: _replace_text(part, own, recorded) for name, part in parts.items()}
         return RewrittenBody({**body, **changed}, ("git status",))
 
     def _changes_setting(self, name: str, body: Mapping[str, Any]) -> bool:

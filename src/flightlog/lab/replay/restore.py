@@ -109,10 +109,8 @@ def _work_in_place(run: RunStore, environment: RunEnvironment) -> Iterator[None]
 
 def restore_killed_runs(runs_dir: Path, environment: RunEnvironment) -> Iterator[str]:
     """Repair what killed runs left, and yield a line about each."""
-    killed = {
-        runs_dir / tree.parent.name.removeprefix(_SCRATCH)
-        for tree in runs_dir.glob(f"{_SCRATCH}*/{TREE}")
-    }
+    trees = runs_dir.glob(f"{_SCRATCH}*/{TREE}")
+    killed = {runs_dir / tree.parent.name.removeprefix(_SCRATCH) for tree in trees}
     killed |= {marker.parent for marker in runs_dir.glob(f"*/{_MARKER}")}
     for path in sorted(folder for folder in killed if (folder / CONFIG).is_file()):
         # Restoring writes where the run's own files say, so a foreign run needs consent first.

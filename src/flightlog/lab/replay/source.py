@@ -178,11 +178,8 @@ class ReplaySource:
 
     def _add_rebuilt_request(self, point: BranchPoint, step: Step) -> BranchPoint:
         """Add the request rebuilt from the transcript, if its hashes confirm it."""
-        rebuilt = [
-            request
-            for request in self._rebuilt_requests
-            if request.fidelity is not RebuildFidelity.PARTIAL
-        ]
+        every = self._rebuilt_requests
+        rebuilt = [request for request in every if request.fidelity is not RebuildFidelity.PARTIAL]
         match = next(
             (item for item in rebuilt if step.request_id and step.request_id in item.request_ids),
             None,
@@ -250,11 +247,8 @@ class ReplaySource:
 
     @functools.cached_property
     def _rebuildable_ids(self) -> frozenset[str]:
-        exact = [
-            request
-            for request in self._rebuilt_requests
-            if request.fidelity is RebuildFidelity.EXACT
-        ]
+        every = self._rebuilt_requests
+        exact = [request for request in every if request.fidelity is RebuildFidelity.EXACT]
         return frozenset(request_id for request in exact for request_id in request.request_ids)
 
     def _find_request(self, step: Step) -> ApiCall | None:
@@ -266,11 +260,8 @@ class ReplaySource:
         if call is not None:
             own = (saved for saved in attempt.snapshots if saved.request_index == call.index)
             return next((saved.tree for saved in own if not saved.tool_call_id), "")
-        before = {
-            tool_call.id
-            for earlier in self.read.own_steps()[: turn - 1]
-            for tool_call in earlier.tool_calls
-        }
+        earlier = self.read.own_steps()[: turn - 1]
+        before = {tool_call.id for step in earlier for tool_call in step.tool_calls}
         saved = [
             snapshot.tree
             for snapshot in attempt.snapshots
@@ -282,11 +273,8 @@ class ReplaySource:
 
     def _messages_after(self, call: ApiCall) -> bytes:
         """Return the messages recorded after a request, from the last request that continues it."""
-        later = [
-            other
-            for other in self.read.calls
-            if other.index > call.index and other.subagent == call.subagent
-        ]
+        own = [other for other in self.read.calls if other.subagent == call.subagent]
+        later = [other for other in own if other.index > call.index]
         bodies = [
             self.read.exchanges.sent_body(other.exchange)
             for other in later
@@ -314,11 +302,8 @@ class ReplaySource:
         steps_before: list[tuple[int, Step]] = list(enumerate(steps[: turn - 1], 1))
         for subagent in self.read.list_threads():
             if subagent:
-                steps_before += [
-                    (0, step)
-                    for step in self.read.own_steps(subagent)
-                    if _is_before(step.at_ms, until)
-                ]
+                own = self.read.own_steps(subagent)
+                steps_before += [(0, step) for step in own if _is_before(step.at_ms, until)]
         left_out = self._trees.find_snapshot(tree).omitted_files if self._trees else ()
         omitted = [
             SideEffect(0, "left out of snapshots", f"{file.path}: {file.reason}")

@@ -159,10 +159,8 @@ def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[Planned
         numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
         numbers += [make(session, request, change) for change in sweep.variants]
         for number in dict.fromkeys(numbers):
-            cells += [
-                PlannedSamples(session, request, number, model, sweep.count)
-                for model in sweep.models or ("",)
-            ]
+            place, models = (session, request, number), sweep.models or ("",)
+            cells += [PlannedSamples(*place, model, sweep.count) for model in models]
     return cells
 
 

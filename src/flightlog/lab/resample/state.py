@@ -126,17 +126,11 @@ class BatchState(Struct):
         """The samples still to send, alternating between the targets."""
         if self.stop_reason == WIDTH:
             return []
-        every = [
-            (position, target, item)
-            for target in self.targets
-            for position, item in enumerate(target.items)
-        ]
+        numbered = ((target, enumerate(target.items)) for target in self.targets)
+        every = [(at, target, item) for target, items in numbered for at, item in items]
         every.sort(key=lambda entry: entry[0])
-        return [
-            (target, item)
-            for _, target, item in every
-            if item not in self.answer_costs and item not in self.failures
-        ]
+        done = {*self.answer_costs, *self.failures}
+        return [(target, item) for _, target, item in every if item not in done]
 
 
 class BatchStore:

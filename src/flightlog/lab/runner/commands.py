@@ -24,11 +24,8 @@ TIMED_OUT = 124  # as timeout(1) reports it
 
 def run_commands(context: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
     """Run the remaining commands of a phase; raise Unavailable if a checked one fails."""
-    done = {
-        ran.number
-        for ran in context.run.state.commands
-        if ran.phase == phase and ran.exit_code == 0
-    }
+    ended = [ran for ran in context.run.state.commands if ran.phase == phase]
+    done = {ran.number for ran in ended if ran.exit_code == 0}
     for number, command in enumerate(commands, 1):
         if number in done:
             continue

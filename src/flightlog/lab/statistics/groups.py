@@ -172,11 +172,8 @@ def _build_question(
         # An empty base group: the unchanged request was not sampled.
         order.insert(0, (0, recorded_answer.model if recorded_answer else ""))
     base_model = order[0][1]
-    labels = {
-        item.number: item.label
-        for item in facts.variants
-        if (item.session, item.request) == request
-    }
+    own = [item for item in facts.variants if (item.session, item.request) == request]
+    labels = {item.number: item.label for item in own}
     groups = []
     for variant, model in order:
         name = sample_dir(*request, variant).rpartition("/")[2] + (
@@ -222,11 +219,7 @@ def question_from_sessions(
     """Return the question about one session of several runs; `runs` are names and meta rows."""
     groups = []
     for name, sessions in runs:
-        rows = [
-            session
-            for session in sessions
-            if session["session_index"] == index and session["finished_at"]
-        ]
+        rows = [row for row in sessions if row["session_index"] == index and row["finished_at"]]
         groups.append(TrialGroup(name, tuple(_session_trial(name, row) for row in rows)))
     return ComparisonQuestion(f"session {index}", tuple(groups))
 

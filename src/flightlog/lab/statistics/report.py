@@ -55,12 +55,8 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
     notes = _Footnotes()
     body = [line for answer in analysis.questions for line in _render_answer(answer, notes)]
     sample_count = sum(group.n for answer in analysis.questions for group in answer.groups)
-    places = [
-        place
-        for answer in analysis.questions
-        for group in answer.groups
-        for place in group.addresses
-    ]
+    groups = (group for answer in analysis.questions for group in answer.groups)
+    places = [place for group in groups for place in group.addresses]
     rules = (
         f"{sample_count} samples: intervals hold with {analysis.confidence_level:.0%}, "
         f"{analysis.test_count} comparisons were made, "

@@ -240,11 +240,8 @@ def _end_session_events(state: LoopState, plan: Plan) -> Sequence[events.Event]:
         verb = "waits" if len(deferred) == 1 else "wait"
         why = f"{_join_names(deferred)} {verb} for a person: confidence is too low"
         return [events.LoopPaused(why)]
-    parts = [
-        f"{status}: {_join_names(names)}"
-        for status, names in by_status.items()
-        if status != "completed"
-    ]
+    by_status.pop("completed", None)
+    parts = [f"{status}: {_join_names(names)}" for status, names in by_status.items()]
     return [events.LoopEnded("error", "; ".join(parts))]
 
 

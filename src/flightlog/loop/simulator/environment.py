@@ -115,11 +115,8 @@ def _draw_budgets(chance: random.Random) -> dict[str, Any]:
 
 
 def _draw_breaker(chance: random.Random) -> dict[str, Any]:
-    conditions = [
-        {"when": when, "action": chance.choice(_ACTIONS)}
-        for when in _CONDITIONS
-        if chance.random() < 0.15
-    ]
+    drawn = [when for when in _CONDITIONS if chance.random() < 0.15]
+    conditions = [{"when": when, "action": chance.choice(_ACTIONS)} for when in drawn]
     return {
         "failure_threshold": chance.choice((0, 2, 5)),
         "no_progress": chance.choice((0, 2, 3)),

@@ -139,11 +139,8 @@ class InvariantChecker:
             self.violations.append(f"{event.task} did not wait before it was tried again")
         if self._keys.setdefault(event.task, event.effect_id) != event.effect_id:
             self.violations.append(f"the key of {event.task} changed")
-        gates = [
-            gate
-            for gate in self._plan.quality_gates
-            if gate.phase is not None and gate.phase < task.phase
-        ]
+        phases = ((gate, gate.phase) for gate in self._plan.quality_gates)
+        gates = [gate for gate, phase in phases if phase is not None and phase < task.phase]
         if any(not self._gates.get(gate.name) for gate in gates):
             self.violations.append(f"{event.task} began though a gate was not passed")
         retries = self._plan.config.max_retries if task.max_retries is None else task.max_retries

@@ -297,12 +297,8 @@ def _measure_applied(
     digests: Sequence[ConversationDigest],
 ) -> AppliedRecommendation:
     """Count the conversations with what was recommended before and since it was applied."""
-    ids = {
-        name
-        for pattern in patterns
-        if pattern.id == applied.recommendation
-        for name in pattern.conversation_ids
-    }
+    same = [pattern for pattern in patterns if pattern.id == applied.recommendation]
+    ids = {name for pattern in same for name in pattern.conversation_ids}
     typed = [digest for digest in digests if digest.prompts]
     sides = (
         [digest.id in ids for digest in typed if (digest.started_ms >= applied.at_ms) is is_since]
@@ -334,10 +330,8 @@ def iter_conversation(digest: ConversationDigest, folder: Path) -> Iterator[tupl
         element = reader.element_at(path, digest.member, digest.offset)
         chat = reader.decode_element(element) if element is not None else None
         if isinstance(chat, Conversation) and chat.id == digest.id:
-            yield from (
-                (address, message.role, message.text)
-                for address, message in iter_addressed_messages(chat)
-            )
+            messages = iter_addressed_messages(chat)
+            yield from ((address, message.role, message.text) for address, message in messages)
             return
     yield from ((prompt.address, "user", prompt.text) for prompt in digest.prompts)
 

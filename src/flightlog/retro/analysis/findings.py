@@ -78,10 +78,8 @@ def is_excluded(digest: ConversationDigest, preferences: Preferences) -> bool:
     words = set(content_words(digest.title))
     for prompt in digest.prompts:
         words |= set(content_words(prompt.text))
-    return any(
-        (excluded := set(content_words(topic))) and excluded <= words
-        for topic in preferences.excluded_topics
-    )
+    excluded = (set(content_words(topic)) for topic in preferences.excluded_topics)
+    return any(topic and topic <= words for topic in excluded)
 
 
 def _pattern_id(kind: str, *about: str) -> str:

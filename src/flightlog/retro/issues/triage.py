@@ -230,11 +230,8 @@ def public_texts(
 ) -> Redacted[list[str]]:
     """Return `texts` without conversation, addresses, names and secrets, and count those."""
     plain = [without_private_text(text, names).strip() for text in texts]
-    marks = sum(
-        new.count(mark) - old.count(mark)
-        for old, new in zip(texts, plain, strict=True)
-        for mark in _MARKS
-    )
+    pairs = list(zip(texts, plain, strict=True))
+    marks = sum(new.count(mark) - old.count(mark) for old, new in pairs for mark in _MARKS)
     redacted = JsonRedactor(redactor).redact_document(plain)
     return replace(redacted, personal=redacted.personal + max(marks, 0))
 
@@ -335,12 +332,8 @@ def _is_inside(text: str) -> bool:
 def _names_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
     """Match whole names and long words of them in any case, short words as spelled."""
     whole = {name.strip() for name in names if len(name.strip()) >= _NAME_CHARS} - _ACCOUNTS
-    words = {
-        word
-        for name in whole
-        for word in name.split()
-        if len(word) >= _NAME_CHARS and word[0].isupper()
-    }
+    words = {word for name in whole for word in name.split() if len(word) >= _NAME_CHARS}
+    words = {word for word in words if word[0].isupper()}
     if not whole:
         return None
     # A name of six or more letters is seldom an ordinary word too; "Mark" is one.

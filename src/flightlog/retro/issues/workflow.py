@@ -69,11 +69,8 @@ def issue_similarity(one: Issue, other: Issue) -> float:
 def prioritize_issues(board: Board, now_ms: int) -> IssuesPrioritized:
     """Return the current priority of every clustered issue."""
     waiting = {"clustered", "prioritized"}
-    scores = {
-        issue.id: priority_score(issue, now_ms)
-        for issue in board.issues.values()
-        if issue.status in waiting
-    }
+    open_issues = [issue for issue in board.issues.values() if issue.status in waiting]
+    scores = {issue.id: priority_score(issue, now_ms) for issue in open_issues}
     return IssuesPrioritized(scores, now_ms)
 
 
@@ -139,15 +136,10 @@ def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
     """
     if incident.at_ms <= before_ms:
         return False
-    own_issues = {
-        issue.id
-        for issue in board.issues.values()
-        if {incident.feature, "incident"} <= set(issue.tags)
-    }
-    return any(
-        resolution.issue in own_issues and resolution.at_ms > before_ms
-        for resolution in board.resolutions
-    )
+    tags = {incident.feature, "incident"}
+    own_issues = {issue.id for issue in board.issues.values() if tags <= set(issue.tags)}
+    later = [one for one in board.resolutions if one.at_ms > before_ms]
+    return any(resolution.issue in own_issues for resolution in later)
 
 
 class ProcessResult(Struct, frozen=True):
@@ -206,17 +198,10 @@ def preview_issues(store: RetroStore, prefix: str = "") -> list[OutputFile]:
     board = store.load_board()
     if prefix:
         return [validate_issue(store, board.find_issue(prefix))]
-    chosen = [
-        issue
-        for cluster in board.clusters.values()
-        if cluster.status == "approved"
-        for issue in cluster.issue_ids
-    ]
-    return [
-        validate_issue(store, board.issues[name])
-        for name in chosen
-        if board.issues[name].status in OPEN
-    ]
+    approved = [one for one in board.clusters.values() if one.status == "approved"]
+    chosen = [issue for cluster in approved for issue in cluster.issue_ids]
+    issues = [board.issues[name] for name in chosen]
+    return [validate_issue(store, issue) for issue in issues if issue.status in OPEN]
 
 
 def validate_issue(store: RetroStore, issue: Issue) -> OutputFile:

@@ -341,10 +341,8 @@ class WorkTreeSnapshots:
             file = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             lock_file(file, self._own / "lock", limit_s=_LOCK_S)
-            locked = [
-                self._own / "index",
-                *(self._repository.git_dir / ref for ref in (self._branch, *refs)),
-            ]
+            refs = (self._branch, *refs)
+            locked = [self._own / "index", *(self._repository.git_dir / ref for ref in refs)]
             remove_stale(*(path.with_name(path.name + ".lock") for path in locked))
             yield LineGit(self._repository, self.work_tree, self._own, file)
         finally:

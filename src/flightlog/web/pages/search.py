@@ -61,11 +61,8 @@ def _search_values(context: WebContext, query: str) -> dict[str, Any]:
         return {"q": query, "searched": False, **empty, "omissions": (), "any": False}
     listing = context.data.listing().sessions
     needle = query.lower()
-    titled = [
-        summary
-        for summary in listing
-        if needle in f"{summary.title}\n{summary.project}\n{summary.session}".lower()
-    ]
+    texts = ((one, f"{one.title}\n{one.project}\n{one.session}".lower()) for one in listing)
+    titled = [summary for summary, text in texts if needle in text]
     error = None
     try:
         found = context.data.search(query, SHOWN, READ_BYTES_MAX)

@@ -79,10 +79,8 @@ async def show_word_matches(request: web.Request) -> web.StreamResponse:
 
 def parse_filters(request: web.Request) -> SessionFilter:
     """Return the filters of a request."""
-    values = {
-        name: request.query.get(name, "")[:400]
-        for name in ("q", "project", "model", "agent", "show", "sort")
-    }
+    names = ("q", "project", "model", "agent", "show", "sort")
+    values = {name: request.query.get(name, "")[:400] for name in names}
     first = request.query.get("first", "0")
     return SessionFilter(**values, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
 
