@@ -93,11 +93,9 @@ def list_requests(session: Session, logged: Iterable[LoggedRequest]) -> list[Mod
             by_message.setdefault(message, request)
     seen: set[str] = set()
     threads = [("", session.turns), *((agent.id, agent.turns) for agent in session.subagents)]
-    requests = [
-        request
-        for thread, turns in threads
-        for request in _list_thread(Address(session.id, subagent=thread), turns, by_message, seen)
-    ]
+    addressed = ((Address(session.id, subagent=thread), turns) for thread, turns in threads)
+    listed = (_list_thread(*thread, by_message, seen) for thread in addressed)
+    requests = [request for thread in listed for request in thread]
     writes = bool(by_message) or any(request.usage.cache_write_tokens for request in requests)
     return requests if writes else [replace(one, has_cache_writes=False) for one in requests]
 

@@ -129,11 +129,8 @@ def _row_ids() -> Iterable[tuple[str, str]]:
 
 
 def _traceable_ids() -> Iterable[tuple[str, str]]:
-    return [
-        pair
-        for offer in (_session_ids, _loop_names, _run_names, _finding_ids, _issue_ids, _row_ids)
-        for pair in offer()
-    ]
+    offers = (_session_ids, _loop_names, _run_names, _finding_ids, _issue_ids, _row_ids)
+    return [pair for offer in offers for pair in offer()]
 
 
 Offer = Callable[[], Iterable[tuple[str, str]]]

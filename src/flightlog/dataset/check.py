@@ -130,11 +130,8 @@ def _check_schema(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
 
 
 def _check_ids(dataset: reader.DatasetReader) -> Iterator[DatasetProblem]:
-    ids = Counter(
-        (str(row.get("kind")), str(row.get("id")))
-        for key, row in dataset.rows.items()
-        if key not in dataset.removed_keys
-    )
+    live = (row for key, row in dataset.rows.items() if key not in dataset.removed_keys)
+    ids = Counter((str(row.get("kind")), str(row.get("id"))) for row in live)
     for (kind, name), times in sorted(ids.items()):
         if times > 1 and kind in ("chat", "session", "commit"):
             text = f"{times} different rows have this id"

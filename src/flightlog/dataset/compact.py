@@ -183,11 +183,9 @@ def _compact_into_shard(
     if not dry_run:
         purge_shards(dirs, redactor)
     base = default or default_branch(dirs.repository)
-    theirs = {
-        path.rpartition("/")[2]
-        for ref in (f"refs/heads/{base}", f"refs/remotes/origin/{base}")
-        for path in tree_files(dirs.repository, ref, layout.PENDING)
-    }
+    heads = (f"refs/heads/{base}", f"refs/remotes/origin/{base}")
+    paths = (path for ref in heads for path in tree_files(dirs.repository, ref, layout.PENDING))
+    theirs = {path.rpartition("/")[2] for path in paths}
     chosen = {
         path.name: path
         for path in shard_files(dirs.tracked_dir)
@@ -266,13 +264,11 @@ def _restore_lost_rows(dirs: layout.DatasetDirs, dataset: DatasetReader) -> int:
     tips = [tip, "--not", last] if is_known else [tip]
     listed = git_output(dirs.repository, "log", *options, "--format=", *tips, "--", layout.PENDING)
     present = {path.name for path in shard_files(dirs.tracked_dir)}
-    lost = {
-        facts.split()[2]
-        for facts, path in itertools.pairwise(listed.replace("\n", "\0").split("\0"))
-        if facts.startswith(":")
-        and path.endswith(".jsonl")
-        and path.rpartition("/")[2] not in present
-    }
+    raw = itertools.pairwise(listed.replace("\n", "\0").split("\0"))
+    rows = (
+        (facts, path) for facts, path in raw if facts.startswith(":") and path.endswith(".jsonl")
+    )
+    lost = {facts.split()[2] for facts, path in rows if path.rpartition("/")[2] not in present}
     before = len(dataset.lines)
     for version in read_blobs(read_blob_contents(dirs.repository, sorted(lost))).lines.values():
         dataset.add_line(version.line)

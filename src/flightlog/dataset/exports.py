@@ -274,11 +274,9 @@ FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
 
 def count_redactions(dataset: DatasetReader) -> dict[str, Any]:
     """Return the number of redaction placeholders by rule."""
-    placeholders = Counter(
-        f"{kind}:{rule}"
-        for line in dataset.live_lines().values()
-        for kind, rule in REDACTION_TAG.findall(line.decode("utf-8", "replace"))
-    )
+    texts = (line.decode("utf-8", "replace") for line in dataset.live_lines().values())
+    tags = (tag for text in texts for tag in REDACTION_TAG.findall(text))
+    placeholders = Counter(f"{kind}:{rule}" for kind, rule in tags)
     chats = stats.count_by_kind(dataset)["chats"]
     return {
         "chats": chats,

@@ -107,11 +107,8 @@ def _run_with_limit(program: list[str]) -> None:
 
 def child_environment() -> dict[str, str]:
     """Return the environment of a child process, without the agent's keys."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)
-    }
+    names = [name for name in os.environ if name.startswith(_ENVIRONMENT_PREFIXES)]
+    return {name: os.environ[name] for name in (*names, *_ENVIRONMENT) if name in os.environ}
 
 
 def _detach_from_agent(keep: tuple[int, int]) -> None:

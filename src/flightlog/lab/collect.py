@@ -98,13 +98,11 @@ def collect_run(
 def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
     steps = [(subagent, step) for subagent, own in steps_by_thread(session).items() for step in own]
     steps.sort(key=lambda item: item[1].at_ms or 0)
-    return [
-        entry
-        for subagent, step in steps
-        for entry in file_changes.iter_reported_changes(
-            subagent, step, lineage.step_id(subagent, step), session.cwd
-        )
-    ]
+    changes = (
+        file_changes.iter_reported_changes(name, step, lineage.step_id(name, step), session.cwd)
+        for name, step in steps
+    )
+    return [entry for own in changes for entry in own]
 
 
 def _build_config(name: str, recorded: CollectedSession) -> RunConfig:

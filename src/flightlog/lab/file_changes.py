@@ -96,11 +96,9 @@ class _Timeline:
         open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
         # A thread without a later request keeps its step open; only tools that can write count.
         writing = [owner for owner in open_now if any(map(_may_write, owner.step.tool_calls))]
+        past = (owner for began, ended, owner in self._open if began <= last and ended <= last)
         has_background = any(
-            _leaves_running(call)
-            for began, ended, owner in self._open
-            if began <= last and ended <= last
-            for call in owner.step.tool_calls
+            _leaves_running(call) for owner in past for call in owner.step.tool_calls
         )
         begun = [entry for entry in self._open if entry[0] <= last]
         latest = max(begun, key=lambda entry: entry[0], default=None)
@@ -130,12 +128,8 @@ class _Timeline:
             return ChangeInterval(
                 before, saved.tree, owner, "background", saved.at_ms, has_background=True
             )
-        concurrent = any(
-            _may_write(other) and _calls_overlap(call, other)
-            for step_owner in self._all
-            for other in step_owner.step.tool_calls
-            if step_owner is not owner
-        )
+        others = [other for own in self._all if own is not owner for other in own.step.tool_calls]
+        concurrent = any(_may_write(other) and _calls_overlap(call, other) for other in others)
         return ChangeInterval(
             before, saved.tree, owner, "shared" if concurrent else "exact", saved.at_ms
         )

@@ -168,13 +168,8 @@ def _summarize_replicates(run: str, rows: Sequence[dict[str, Any]]) -> dict[str,
     summary: dict[str, Any] = {"run_name": run, "count": len(rows)}
     results = [result for row in rows for result in row["verifiers"]]
     names = dict.fromkeys(result["name"] for result in results)
-    summary["verifiers"] = {
-        name: {
-            "passed": sum(result["passed"] for result in results if result["name"] == name),
-            "total": len(rows),
-        }
-        for name in names
-    }
+    passed = Counter(result["name"] for result in results if result["passed"])
+    summary["verifiers"] = {name: {"passed": passed[name], "total": len(rows)} for name in names}
     summary["stop_reasons"] = dict(Counter(row["stop_reason"] for row in rows))
     for name in _NUMBERS:
         values = [row[name] for row in rows if row["finished_at"] and row[name] is not None]

@@ -43,11 +43,8 @@ def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
 
 def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
     """Return the requests of a session without capture, rebuilt from its transcripts, in order."""
-    requests = [
-        request
-        for file in list_session_folder(folder, session_id)
-        for request in rebuild_requests(_read_records(Path(file.path)))
-    ]
+    paths = (Path(file.path) for file in list_session_folder(folder, session_id))
+    requests = [request for path in paths for request in rebuild_requests(_read_records(path))]
     return sorted(requests, key=lambda request: request.timestamp)
 
 

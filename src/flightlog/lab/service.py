@@ -203,11 +203,8 @@ def explain_runs(runtime: Runtime) -> list[bool]:
     except Invalid:  # the directory of the runs is a link out of the project
         return []
     archives = [read_run_sessions(run, run.planned_sessions()) for run in runs]
-    return [
-        has_sent_requests(session, archive.recordings[session.id])
-        for archive in archives
-        for session in archive.iter_sessions()
-    ]
+    read = ((session, archive) for archive in archives for session in archive.iter_sessions())
+    return [has_sent_requests(session, own.recordings[session.id]) for session, own in read]
 
 
 def find_run(runtime: Runtime, name: str) -> RunStore:

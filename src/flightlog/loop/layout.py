@@ -139,11 +139,8 @@ def feature_inventory(state: LoopState) -> dict[str, Any]:
 def feature_docs(state: LoopState) -> dict[str, Any]:
     """Return the content of `feature-docs-generated.json`: reported documents, and what lacks one."""
     named = {str(document.get("feature_id")) for document in state.docs}
-    lacking = sorted(
-        name
-        for name, feature in state.features.items()
-        if name not in named and not feature.get("documented")
-    )
+    bare = [name for name, feature in state.features.items() if not feature.get("documented")]
+    lacking = sorted(name for name in bare if name not in named)
     return {
         "session_id": state.session_id,
         "generated_at": format_utc_time(state.last_at),
@@ -186,11 +183,8 @@ def current_phase(state: LoopState, plan: Plan) -> int:
     if state.current_task:
         return plan.find_task(state.current_task).phase
     phases = [task.phase for task in plan.tasks]
-    unfinished = [
-        task.phase
-        for task in plan.tasks
-        if state.task_state(task.task_id).status not in {"completed", "skipped"}
-    ]
+    over = {name for name, task in state.tasks.items() if task.status in {"completed", "skipped"}}
+    unfinished = [task.phase for task in plan.tasks if task.task_id not in over]
     return min(unfinished, default=max(phases))
 
 

@@ -75,11 +75,8 @@ def summarize_quarter(
 ) -> bytes:
     """Return the summary of a quarter with the sessions that are moved; existing rows stay."""
     names = [f"{move.item.name}/" for move in moves]
-    paths = [
-        path
-        for path in iter_session_dirs(root)
-        if any(name.startswith(f"{path.relative_to(root)}/") for name in names)
-    ]
+    starts = ((path, f"{path.relative_to(root)}/") for path in iter_session_dirs(root))
+    paths = [path for path, start in starts if any(name.startswith(start) for name in names)]
     return _summary_page(name, paths, before)
 
 

@@ -187,11 +187,8 @@ def changed_files(state: LoopState, project: Path) -> list[LoopFileChange]:
 
 def agent_statements(state: LoopState) -> list[tuple[str, str]]:
     """Return what the agents said at last about each task."""
-    return [
-        (task_id, one_line(task.last_message, _SAID_CHARS))
-        for task_id, task in state.tasks.items()
-        if task.last_message and task.sessions
-    ]
+    spoken = ((name, task.last_message) for name, task in state.tasks.items() if task.sessions)
+    return [(name, one_line(text, _SAID_CHARS)) for name, text in spoken if text]
 
 
 def format_duration(seconds: float | None) -> str:

@@ -131,12 +131,8 @@ def _answer_search(scope: SessionScope, arguments: ToolArguments, answer: ToolAn
         matches, total, is_all = scope.search_records(begins, sessions, limits)
     shown = [match for match in matches if match.at_ms >= query.since_ms][:limit]
     shown.sort(key=lambda match: -match.at_ms)
-    texts = [
-        source_of(scope.sessions[match.session].agent).text_at(
-            match.path, match.offset, match.length
-        )
-        for match in shown
-    ]
+    places = ((scope.sessions[match.session].agent, match) for match in shown)
+    texts = [source_of(agent).text_at(at.path, at.offset, at.length) for agent, at in places]
     results = [search.SearchResult(match, text) for match, text in zip(shown, texts, strict=True)]
     for hit in search.locate_results(scope.archive, results, {}):
         found, text = scope.sessions[hit.session], hit.snippet

@@ -137,11 +137,8 @@ class SessionScope:
         if named:
             return RunningSession(named, is_certain=True)
         since_ns = (self.runtime.clock.now_ms() - ACTIVE_MS) * 1_000_000
-        written = [
-            (max(file.changed_ns for file in one.files), one.session)
-            for one in self.sessions.values()
-            if self._agent in {"", one.agent}
-        ]
+        own = [one for one in self.sessions.values() if self._agent in {"", one.agent}]
+        written = [(max(file.changed_ns for file in one.files), one.session) for one in own]
         changed_ns, session = max(written, default=(0, ""))
         return RunningSession(session if changed_ns > since_ns else "")
 

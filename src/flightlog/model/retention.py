@@ -97,13 +97,8 @@ def _applicable_rule(
     if is_untouched(policy, item.name):
         return None
     archived = item.name.startswith(f"{policy.archive}/")
-    due = [
-        rule
-        for rule in policy.rules
-        if rule.kind == item.kind
-        and age_days >= rule.after_days
-        and not (archived and rule.action is RetentionAction.ARCHIVE)
-    ]
+    old = [rule for rule in policy.rules if rule.kind == item.kind and age_days >= rule.after_days]
+    due = [rule for rule in old if not (archived and rule.action is RetentionAction.ARCHIVE)]
     return max(
         due, key=lambda rule: (rule.action is RetentionAction.DELETE, rule.after_days), default=None
     )

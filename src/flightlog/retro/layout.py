@@ -287,11 +287,8 @@ def changelog_page(resolutions: tuple[IssueResolved, ...], redactor: Redactor) -
     lines = ["# Changelog", ""]
     for date in sorted({resolution.date for resolution in resolutions}, reverse=True):
         lines.append(f"## {date}")
-        lines += [
-            f"- **{resolution.issue}**: {' '.join(resolution.notes.split())}"
-            for resolution in resolutions
-            if resolution.date == date
-        ]
+        dated = [resolution for resolution in resolutions if resolution.date == date]
+        lines += [f"- **{one.issue}**: {' '.join(one.notes.split())}" for one in dated]
         lines.append("")
     return OutputFile(CHANGELOG, Tier.TRACKED, redactor.redact_as_clean("\n".join(lines)))
 

@@ -81,12 +81,8 @@ class RetroStore:
 
     def collect_names(self) -> frozenset[str]:
         """Return known names: the person's, those in exports, owners of home directories."""
-        names = {
-            name
-            for event in self.iter_events()
-            if isinstance(event, events.ExportRead)
-            for name in event.conversation_names
-        }
+        reads = [event for event in self.iter_events() if isinstance(event, events.ExportRead)]
+        names = {name for event in reads for name in event.conversation_names}
         with suppress(FileNotFoundError):
             owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
             names |= {owner.decode("utf-8", "replace") for owner in owners}

@@ -361,11 +361,9 @@ def _iter_stale(text: str, keep: Mapping[str, Group], is_own: OwnTest) -> Iterat
     for at, (event, groups) in enumerate(hooks.items() if isinstance(hooks, dict) else ()):
         for number, group in enumerate(_list_or_empty(groups)):
             if group != keep.get(event) or group in groups[:number]:
-                yield from (
-                    HookLocation(at, number, index)
-                    for index, hook in enumerate(_hooks_of_group(group))
-                    if is_own(hook)
-                )
+                for index, hook in enumerate(_hooks_of_group(group)):
+                    if is_own(hook):
+                        yield HookLocation(at, number, index)
 
 
 def _remove_hook(text: str, location: HookLocation) -> str:

@@ -195,11 +195,8 @@ def steps_in_commit(
     lines: dict[str, set[str]] = defaultdict(set)
     for added in history.iter_added_lines(repository, commit):
         lines[added.path].update(filter(None, fingerprint_lines(added.lines)))
-    return [
-        edit.at
-        for edit in edits
-        if edit.at_ms <= at_ms + _SLACK_MS and _shares_lines(edit, lines.get(edit.path, set()))
-    ]
+    recent = [edit for edit in edits if edit.at_ms <= at_ms + _SLACK_MS]
+    return [edit.at for edit in recent if _shares_lines(edit, lines.get(edit.path, set()))]
 
 
 def steps_behind_commit(context: "TraceContext", commit: str) -> list[str]:

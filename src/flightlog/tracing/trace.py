@@ -140,11 +140,8 @@ def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLi
     session = context.find_session(at.session)
     edits = context.edits_of_session(session) if session else ()
     prefix = f"{at}:{rest}"
-    yield from (
-        TraceLink("hunk", edit.address, session_addresses=(edit.at,))
-        for edit in edits
-        if edit.address.startswith(prefix)
-    )
+    own = (edit for edit in edits if edit.address.startswith(prefix))
+    yield from (TraceLink("hunk", edit.address, session_addresses=(edit.at,)) for edit in own)
 
 
 def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
@@ -265,11 +262,9 @@ def _items_of_same_commit(
     items: Sequence[TracedItem], further: Iterable[TraceLink]
 ) -> list[TracedItem]:
     listed = {(item.kind, item.address) for item in items}
-    return [
-        TracedItem(link.kind, link.address, one_line(link.title, _TITLE_WIDTH), SAME_COMMIT)
-        for link in further
-        if (link.kind, link.address) not in listed
-    ]
+    new = [link for link in further if (link.kind, link.address) not in listed]
+    titles = ((link, one_line(link.title, _TITLE_WIDTH)) for link in new)
+    return [TracedItem(link.kind, link.address, title, SAME_COMMIT) for link, title in titles]
 
 
 def _names_each_other(one: TraceLink, other: TraceLink) -> bool:

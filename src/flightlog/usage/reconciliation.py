@@ -150,11 +150,8 @@ def _parent_totals(
         return None
     parent = max(totals.copies, key=lambda response: (response.at_ms, response.message_id)).session
     began = totals.began_ms
-    earlier = [
-        stated
-        for stated in history.get(parent, ())
-        if stated.started_ms == client.started_ms and (began is None or stated.as_of_ms <= began)
-    ]
+    own = [one for one in history.get(parent, ()) if one.started_ms == client.started_ms]
+    earlier = [stated for stated in own if began is None or stated.as_of_ms <= began]
     return latest_totals(earlier) if earlier else None
 
 

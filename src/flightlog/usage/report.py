@@ -83,12 +83,9 @@ def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> 
         return list(digests)
     selected = []
     for digest in digests:
+        own = (one for one in digest.buckets if only.model in {"", one.model})
         buckets = tuple(
-            bucket
-            for bucket in digest.buckets
-            if only.since_ms <= bucket.last_ms
-            and bucket.first_ms < only.until_ms
-            and only.model in {"", bucket.model}
+            one for one in own if only.since_ms <= one.last_ms and one.first_ms < only.until_ms
         )
         if buckets and only.project in digest.project:
             selected.append(UsageDigest(digest.session, digest.project, buckets))

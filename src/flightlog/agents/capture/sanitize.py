@@ -73,12 +73,9 @@ class Scrubber:
 
     def learn_credentials(self, headers: Mapping[str, str]) -> None:
         """Add the credentials in a request's headers."""
+        secret = [value for name, value in headers.items() if name.lower() in _CREDENTIALS]
         credentials = {
-            part
-            for name, value in headers.items()
-            if name.lower() in _CREDENTIALS
-            for part in (value, value.partition(" ")[2])
-            if part
+            part for value in secret for part in (value, value.partition(" ")[2]) if part
         }
         if not credentials <= self._values:
             self._add_values(credentials)

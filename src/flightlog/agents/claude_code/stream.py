@@ -123,13 +123,9 @@ def read_tool_calls(records: Iterable[dict[str, Any]]) -> list[StreamToolCall]:
     blocks = [block for record in records for block in _blocks(record)]
     returned = (block for block in blocks if block.get("type") == "tool_result")
     results = {block.get("tool_use_id"): block.get("content") for block in returned}
-    return [
-        StreamToolCall(
-            str(block.get("name")), dict(block.get("input") or {}), results.get(block.get("id"))
-        )
-        for block in blocks
-        if block.get("type") == "tool_use"
-    ]
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    calls = ((str(use.get("name")), dict(use.get("input") or {}), use.get("id")) for use in uses)
+    return [StreamToolCall(name, given, results.get(call)) for name, given, call in calls]
 
 
 def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:

@@ -89,11 +89,8 @@ def resample(
         return 0
     options = _send_options(arguments)
     if arguments["resumes"]:
-        limits = {
-            name: arguments[name]
-            for name in ("max_budget_usd", "parallel", "per_minute")
-            if arguments[name] is not None
-        }
+        given = {name: arguments[name] for name in ("max_budget_usd", "parallel", "per_minute")}
+        limits = {name: value for name, value in given.items() if value is not None}
         summary = resume_batch(runtime, store, arguments["batch"], options, limits)
     else:
         sweep = _choose_sweep(arguments)

@@ -247,11 +247,8 @@ def context(session: str, *, project: str, as_json: bool, **times: str) -> None:
             _print_blocks(archive, measured.blocks[:BLOCKS_MAX])
         return
     start, end = read_range(times["since"], times["until"])
-    blocks = list_blocks(
-        analysis
-        for analysis in _analyze_sessions(archive, start)
-        if project in analysis.project and start <= (analysis.ended_ms or 0) < end
-    )
+    analyses = (one for one in _analyze_sessions(archive, start) if project in one.project)
+    blocks = list_blocks(one for one in analyses if start <= (one.ended_ms or 0) < end)
     if as_json:
         print_json({"blocks": list(map(asdict, blocks))})
     else:

@@ -283,12 +283,8 @@ def _build_rows(
     for turn, chat in chat_rows(session, top):
         rows.append(with_commits(chat, by_chat.get(chat.id, [])))
         rows += action_rows(session, turn, top)
-    rows += [
-        action
-        for subagent in session.subagents
-        for turn in subagent.turns
-        for action in action_rows(session, turn, top, subagent.id)
-    ]
+    turns = ((turn, own.id) for own in session.subagents for turn in own.turns)
+    rows += [row for turn, name in turns for row in action_rows(session, turn, top, name)]
     agents = {name: (subagent.started_ms, subagent.agent) for name, subagent in subagents.items()}
     orchestration = orchestration_row(
         session.id, agents, (tool for subagent in subagents.values() for tool in subagent.tools)

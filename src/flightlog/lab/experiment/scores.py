@@ -335,13 +335,9 @@ def scored_tasks(config: ExperimentConfig) -> list[str]:
 
 def deciding_step(attempt: AttemptScored, others: Sequence[AttemptScored], outcome: str) -> int:
     """Return the first step that no attempt with the other result took; else the last step."""
-    opposite = [
-        other.actions
-        for other in others
-        if other.task == attempt.task
-        and other.passed.get(outcome) is not None
-        and other.passed.get(outcome) != attempt.passed.get(outcome)
-    ]
+    own = [(other, other.passed.get(outcome)) for other in others if other.task == attempt.task]
+    answers = {None, attempt.passed.get(outcome)}
+    opposite = [other.actions for other, passed in own if passed not in answers]
     for at, (key, _) in enumerate(attempt.actions):
         if not opposite:
             break

@@ -181,11 +181,8 @@ class BranchCheck:
         if self._branch.arm:
             return {}
         if is_main:
-            return {
-                name: value
-                for name, value in self._branch.headers.items()
-                if incoming.headers.get(name, value) != value
-            }
+            recorded, given = self._branch.headers.items(), incoming.headers
+            return {name: value for name, value in recorded if given.get(name, value) != value}
         betas = [beta for beta in _split_betas(incoming.headers) if beta not in self._added_betas]
         is_changed = self._branch.headers and len(betas) != len(_split_betas(incoming.headers))
         return {"anthropic-beta": ",".join(betas)} if is_changed else {}

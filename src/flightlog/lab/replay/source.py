@@ -275,21 +275,15 @@ class ReplaySource:
         """Return the messages recorded after a request, from the last request that continues it."""
         own = [other for other in self.read.calls if other.subagent == call.subagent]
         later = [other for other in own if other.index > call.index]
-        bodies = [
-            self.read.exchanges.sent_body(other.exchange)
-            for other in later
-            if not other.exchange.request.is_compaction
-        ]
+        asked = [other.exchange for other in later if not other.exchange.request.is_compaction]
+        bodies = [self.read.exchanges.sent_body(exchange) for exchange in asked]
         body = decode_request(self.read.exchanges.sent_body(call.exchange))
         return _messages_following(body, map(decode_request, reversed(bodies)))
 
     def _later_digests(self, call: ApiCall) -> list[RequestDigest]:
         """Return the digests of the answered requests of a thread after `call`."""
-        later = (
-            other.exchange
-            for other in self.read.calls
-            if other.index > call.index and other.subagent == call.subagent
-        )
+        own = (other for other in self.read.calls if other.subagent == call.subagent)
+        later = (other.exchange for other in own if other.index > call.index)
         return [
             digest_request(decode_request(self.read.exchanges.sent_body(exchange)))
             for exchange in later

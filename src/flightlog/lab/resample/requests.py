@@ -13,6 +13,7 @@ import copy
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -189,14 +190,11 @@ class SampleRequest(Struct, frozen=True):
 
 def list_session_requests(source: ReplaySource) -> list[RequestListing]:
     turns = {turn.request_index: turn.turn for turn in source.list_turns()}
-    counts: dict[tuple[int, bool], int] = {}
+    counts: Counter[tuple[int, bool]] = Counter()
     for session, request, variant, path in layout.iter_sample_dirs(source.run.path):
         if session == source.planned.session_dir:
-            counts[request, bool(variant)] = counts.get((request, bool(variant)), 0) + (
-                1
-                if variant
-                else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
-            )
+            answers = sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
+            counts[request, bool(variant)] += 1 if variant else answers
     exchanges = source.read.exchanges
     return [
         _build_listing(exchanges, call, turns.get(call.index, 0), counts)

@@ -157,19 +157,13 @@ class BatchStore:
         taken = [number for number, _, _ in layout.iter_sample_files(path)]
         for batch in self.batches.values():
             place = (session, request, variant)
-            taken += [
-                target.first_sample + target.count - 1
-                for target in batch.targets
-                if (target.session, target.request, target.variant) == place
-            ]
+            own = [one for one in batch.targets if (one.session, one.request, one.variant) == place]
+            taken += [target.first_sample + target.count - 1 for target in own]
         return max(taken, default=0) + 1
 
     def next_variant(self, session: str, request: int) -> int:
-        taken = [
-            variant
-            for name, of, variant, _ in layout.iter_sample_dirs(self.run)
-            if (name, of) == (session, request)
-        ]
+        place, dirs = (session, request), layout.iter_sample_dirs(self.run)
+        taken = [variant for name, of, variant, _ in dirs if (name, of) == place]
         return max(taken, default=0) + 1
 
     def open_batch(self, prefix: str) -> BatchState:

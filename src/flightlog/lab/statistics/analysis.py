@@ -198,12 +198,10 @@ def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
 
 def analyze_questions(questions: Sequence[ComparisonQuestion], seed: int = 0) -> ExperimentAnalysis:
     """Answer every question; all tests are one family."""
+    pairs = ((question.groups[0], question.groups[1:]) for question in questions)
     comparisons = [
-        [
-            (other, list(compare_groups(question.groups[0], other, seed)))
-            for other in question.groups[1:]
-        ]
-        for question in questions
+        [(other, list(compare_groups(first, other, seed))) for other in others]
+        for first, others in pairs
     ]
     tests = [
         test for compared in comparisons for _, group_tests in compared for test in group_tests

@@ -159,11 +159,9 @@ def analyze_runs(
     """Answer the questions of these runs; for a single run also those of its branches."""
     options = _comparison_options(runtime, by)
     many = len(runs) > 1
-    questions = [
-        question
-        for run in runs
-        for question in sample_questions(run, options, prefix=f"../{run.name}/" if many else "")
-    ]
+    named = ((run, f"../{run.name}/" if many else "") for run in runs)
+    own = (sample_questions(run, options, prefix=prefix) for run, prefix in named)
+    questions = [question for answered in own for question in answered]
     questions += branch_questions(runs if many else list_run_family(runtime, runs[0]), options)
     questions += session_questions(runs)
     return analyze_questions(questions, seed)

@@ -268,12 +268,8 @@ def _prompt_pairs(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     members: list[ConversationDigest] = []
     for address, digest in corrected.items() if working else ():
         asked = frozenset(content_words(texts[address]))
-        near = Counter(
-            turn
-            for word in asked
-            if len(working.get(word, ())) <= PAIR_WORD_PROMPTS_MAX
-            for turn in working.get(word, ())
-        )
+        turns = (working.get(word, []) for word in asked)
+        near = Counter(turn for own in turns if len(own) <= PAIR_WORD_PROMPTS_MAX for turn in own)
         turn, shared = max(near.items(), key=lambda pair: (pair[1], pair[0]), default=("", 0))
         if shared >= PAIR_WORDS_MIN and word_overlap(asked, words[turn]) >= PAIR_OVERLAP:
             evidence += [

@@ -173,11 +173,8 @@ def approve_clusters(store: RetroStore, prefix: str = "") -> list[str]:
     Findings repeat words of a conversation, so a cluster with a finding needs its id.
     """
     board = store.load_board()
-    chosen = [
-        cluster
-        for cluster in board.clusters.values()
-        if cluster.id.startswith(prefix) and (prefix or not has_finding(board, cluster))
-    ]
+    named = [one for one in board.clusters.values() if one.id.startswith(prefix)]
+    chosen = [cluster for cluster in named if prefix or not has_finding(board, cluster)]
     if prefix and len(chosen) != 1:
         hint = "flightlog issue clusters"
         raise Invalid(f"{len(chosen)} clusters start with {prefix[:40]!r}", hint=hint)

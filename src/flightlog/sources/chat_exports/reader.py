@@ -241,13 +241,9 @@ def account_names(path: Path) -> list[str]:
         for data in _iter_account_files(path):
             content = msgspec.json.decode(data)
             accounts = content if isinstance(content, list) else [content]
-            values += [
-                str(account[field])
-                for account in accounts
-                if isinstance(account, dict)
-                for field in _ACCOUNT_FIELDS
-                if account.get(field)
-            ]
+            people = [account for account in accounts if isinstance(account, dict)]
+            pairs = ((account, field) for account in people for field in _ACCOUNT_FIELDS)
+            values += [str(account[field]) for account, field in pairs if account.get(field)]
     return values
 
 
@@ -304,11 +300,8 @@ def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[b
 
 def _unzipped_members(folder: Path) -> list[Path]:
     """Return the conversation files of an unzipped export; links out of it are left out."""
-    members = [
-        path
-        for path in sorted(folder.rglob("conversations*.json"))
-        if path.is_file() and path.resolve().is_relative_to(folder.resolve())
-    ]
+    top, paths = folder.resolve(), sorted(folder.rglob("conversations*.json"))
+    members = [path for path in paths if path.is_file() and path.resolve().is_relative_to(top)]
     if not members:
         raise Invalid(f"no conversations in this directory: {folder}", hint=_READ_HINT)
     return members

@@ -295,11 +295,9 @@ def check_not_option(name: str) -> str:
 
 def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
     """Return the person's environment; of git's variables only those that match `keep`."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith("GIT_") or (keep is not None and keep.fullmatch(name))
-    }
+    own = [name for name in os.environ if name.startswith("GIT_")]
+    dropped = {name for name in own if keep is None or not keep.fullmatch(name)}
+    environment = {name: value for name, value in os.environ.items() if name not in dropped}
     path = absolute_path_entries(environment.get("PATH", os.defpath))
     return {"GIT_TERMINAL_PROMPT": "0", **environment, "PATH": path, "LC_ALL": "C"}
 

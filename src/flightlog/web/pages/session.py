@@ -206,11 +206,8 @@ def select_findings(_: Archive, detail: SessionAnalysis) -> tuple[Finding, ...]:
 def _redirect_to_record(request: web.Request, page: SessionPage, name: str) -> web.HTTPSeeOther:
     """Return the way to the row of the record at the `offset` asked for, or to the session."""
     offset, thread = request.query["offset"], page.thread_of(name)
-    rows = (
-        thread.id_at(row)
-        for (_, start), (subagent, row) in page.outline.rows_by_location()
-        if subagent == name and str(start) == offset
-    )
+    found = (at for (_, start), at in page.outline.rows_by_location() if str(start) == offset)
+    rows = (thread.id_at(row) for subagent, row in found if subagent == name)
     row = next(rows, "")
     query = {"subagent": name} if name else {}
     query |= {"at": row} if row else {}
