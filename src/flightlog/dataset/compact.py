@@ -96,10 +96,8 @@ def compact_and_commit(
         compaction = _compact_into_base(dirs, redactor, branch, dry_run=False)
         present = [path for path in dirs.root.glob("*") if path.name in layout.SETTINGS]
         present += [*dirs.tracked_dir.glob("*.jsonl"), *dirs.pending_dir.glob("*.jsonl")]
-        paths = {
-            *committed,
-            *_repository_paths(dirs, [*present, dirs.pending_dir / layout.KEPT_OPEN]),
-        }
+        present.append(dirs.pending_dir / layout.KEPT_OPEN)
+        paths = {*committed, *_repository_paths(dirs, present)}
         commit = refs.merge_side_branch(dirs.repository, side, paths, "Compact rows", index)
     finally:
         files.remove_files([index])

@@ -79,11 +79,8 @@ def _replay_fields(state: RunState) -> dict[str, Any]:
     if branch is None:
         return {}
     verdict = last.certificate.verdict if last and last.certificate else None
-    return {
-        "replay_source": branch.source_run,
-        "replay_turn": branch.turn,
-        "replay_verdict": verdict,
-    }
+    fields: dict[str, Any] = {"replay_source": branch.source_run, "replay_turn": branch.turn}
+    return fields | {"replay_verdict": verdict}
 
 
 def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:

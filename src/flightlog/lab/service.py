@@ -111,10 +111,8 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
 def run_name(runtime: Runtime, config: RunConfig) -> str:
     """Return the configured name of a run, else one made of the time and the model."""
     slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
-    return (
-        config.run_name
-        or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
-    )
+    now = datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC)
+    return config.run_name or f"{now:%Y%m%dT%H%M%SZ}_{slug}"
 
 
 def check_permission(runtime: Runtime, run: RunStore) -> None:

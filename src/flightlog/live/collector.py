@@ -213,11 +213,8 @@ class LiveCollector:
         observe.observe_git(projects, self.now_ms, partial(is_trusted, self.where.runtime))
         for memo in sessions if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
-            due = (
-                not self.effort.only
-                or self.now_ms - memo.secrets_scanned_ms > observe.SECRETS_EVERY_MS
-            )
-            if recording is not None and due:
+            is_old = self.now_ms - memo.secrets_scanned_ms > observe.SECRETS_EVERY_MS
+            if recording is not None and (is_old or not self.effort.only):
                 observe.search_secrets(memo, recording, self.now_ms)
 
     def _project_path(self, memo: ObservedSession) -> str:

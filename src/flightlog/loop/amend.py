@@ -91,11 +91,8 @@ def roll_back(runtime: Runtime, name: str, task_id: str, *, restore: bool) -> Ro
             raise NotFound(what, hint="git status")
         began = task.started_at or 0.0
         # Tasks run one at a time, and one that is done again may have begun before this one.
-        later = tuple(
-            other
-            for other, at in store.state.tasks.items()
-            if at.started_at is not None and (at.ended_at is None or at.ended_at >= began)
-        )
+        tasks = {name: at for name, at in store.state.tasks.items() if at.started_at is not None}
+        later = tuple(name for name, at in tasks.items() if (at.ended_at or began) >= began)
         project = (directory / store.state.project).resolve()
         tree = WorkTreeWatch(directory, project, runtime.environ, runtime.clock.now_s)
         current = f"{task_id}-undone-{runtime.new_id()}"

@@ -43,13 +43,9 @@ class TaskLinks:
 
 def find_agent_sessions(project: str) -> frozenset[str]:
     """Return the ids of the agent sessions that loops of `project` started."""
-    return frozenset(
-        session
-        for directory in iter_session_dirs(Path(project) / ROOT)
-        if (directory / JOURNAL).is_file()
-        for link in _task_links(directory)
-        for session in link.session_addresses
-    )
+    paths = [path for path in iter_session_dirs(Path(project) / ROOT) if (path / JOURNAL).is_file()]
+    links = (link for path in paths for link in _task_links(path))
+    return frozenset(session for link in links for session in link.session_addresses)
 
 
 def _task_links(directory: Path) -> Iterator[TraceLink]:

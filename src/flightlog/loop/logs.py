@@ -125,11 +125,8 @@ class ErrorLog:
 
     def build_page(self, session_id: str) -> dict[str, Any]:
         """Return the content of `errors-and-retries.json`."""
-        return {
-            "session_id": session_id,
-            "errors": self.errors,
-            "circuit_breaker_trips": self.trips,
-        }
+        errors = {"session_id": session_id, "errors": self.errors}
+        return errors | {"circuit_breaker_trips": self.trips}
 
     def _add_error(
         self,

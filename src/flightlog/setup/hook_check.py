@@ -39,11 +39,8 @@ def hook_findings(
     settings: Path, home: Path, versions: Collection[str], temporary: Path
 ) -> list[HookProblem]:
     """Return the problems of one settings file and of what the hook left in `home`."""
-    return [
-        *_check_registration(settings, versions),
-        *_check_spool(home),
-        *_check_lost_events(home, temporary),
-    ]
+    found = [*_check_registration(settings, versions), *_check_spool(home)]
+    return [*found, *_check_lost_events(home, temporary)]
 
 
 def find_plugin(runtime: Runtime, agent: str) -> str:

@@ -284,11 +284,8 @@ def _cut_snippet(text: str, words: str) -> tuple[str, str, str] | None:
     if start < 0:
         return None
     end = start + len(words)
-    return (
-        text[max(start - SNIPPET_CHARS, 0) : start],
-        text[start:end],
-        text[end : end + SNIPPET_CHARS],
-    )
+    before, after = text[max(start - SNIPPET_CHARS, 0) : start], text[end : end + SNIPPET_CHARS]
+    return before, text[start:end], after
 
 
 def _split_around_match(snippet: str, words: Iterable[str]) -> tuple[str, str, str]:

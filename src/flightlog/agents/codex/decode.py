@@ -182,11 +182,9 @@ class RolloutDecoder:
             name = text_field(spawn, "agent_nickname")
             self._info = entries.SubagentInfo(self._file.subagent, role, name)
         parent = text_field(meta, "forked_from_id")
-        return (
-            entries.ClientNote("fork", f"fork of {parent}")
-            if parent
-            else entries.Ignored("session_meta")
-        )
+        if not parent:
+            return entries.Ignored("session_meta")
+        return entries.ClientNote("fork", f"fork of {parent}")
 
     def _decode_item(self, item: dict[str, Any]) -> list[entries.Event]:
         kind = text_field(item, "type")

@@ -298,12 +298,9 @@ def _decode_change(kind: str, data: dict[str, Any]) -> entries.Event:
         after = int_field(data, "postTruncationTokensInMessages")
         return entries.ContextCompacted("truncation", before, after)
     if kind == "hook.end":
-        error = text_field(object_field(data, "error"), "message")
-        return (
-            entries.Ignored(kind)
-            if data.get("success") is True
-            else entries.ClientNote("hook", error)
-        )
+        if data.get("success") is True:
+            return entries.Ignored(kind)
+        return entries.ClientNote("hook", text_field(object_field(data, "error"), "message"))
     if kind == "session.model_change" and not text_field(data, "previousModel"):
         return entries.Ignored(kind)  # the first model of a thread
     name = kind.partition(".")[2].replace("_", " ")

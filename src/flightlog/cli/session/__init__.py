@@ -63,13 +63,9 @@ def list_(*, project: str, limit: int, every: bool, **flags: Any) -> None:
     progress = Progress("reading sessions")
     start, end = read_range(flags["since"], flags["until"])
     recorded = list(open_archive(runtime).iter_summaries(progress))
-    found = [
-        summary
-        for summary in sort_newest_first(recorded)
-        if project in summary.project
-        and start <= (summary.ended_ms or 0) < end
-        and flags["agent"] in {"", summary.agent}
-    ]
+    own = [one for one in sort_newest_first(recorded) if flags["agent"] in {"", one.agent}]
+    timely = [one for one in own if start <= (one.ended_ms or 0) < end]
+    found = [summary for summary in timely if project in summary.project]
     progress.close()
     summaries = [summary for summary in found if every or not summary.is_empty]
     shown = summaries[:limit] if limit else summaries

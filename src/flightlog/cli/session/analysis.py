@@ -360,13 +360,10 @@ def print_findings(session: str, options: dict[str, Any]) -> None:
         found = list(analyze_session(archive, parse_address(session).session).findings)
     else:
         start, end = read_range(options["since"], options["until"])
-        found = list_findings(
-            analysis
-            for analysis in _analyze_sessions(archive, start)
-            if options["project"] in analysis.project
-            and options["agent"] in {"", analysis.agent}
-            and start <= (analysis.ended_ms or 0) < end
-        )
+        analyses = _analyze_sessions(archive, start)
+        own = [one for one in analyses if options["agent"] in {"", one.agent}]
+        timely = [one for one in own if start <= (one.ended_ms or 0) < end]
+        found = list_findings(one for one in timely if options["project"] in one.project)
     if options["as_json"]:
         print_json({"findings": found})
         return

@@ -188,10 +188,8 @@ def sync_dataset(
     legacy, commits = _import_legacy_rows(context, dataset), _all_commits(context, dataset)
     rows = sum(result.rows for result in results) + len(legacy) + len(commits)
     shards = [result.shard for result in results]
-    shards += [
-        _write_unowned_rows(context, "older", legacy),
-        _write_unowned_rows(context, "commits", commits),
-    ]
+    for name, unowned in (("older", legacy), ("commits", commits)):
+        shards.append(_write_unowned_rows(context, name, unowned))
     if context.options.local_cache:
         _write_cache(context.dirs)
     counted: list[ExtractResult | Redacted[Row]] = [*results, *legacy, *commits]

@@ -40,12 +40,9 @@ def sample_questions(
     samples = list_samples(run.path)
     if not samples:
         return []
-    stopped = {
-        (target.session, target.request, target.variant)
-        for event in journal_events(run.path)
-        if isinstance(event, BatchStarted) and event.limits.until_width is not None
-        for target in event.targets
-    }
+    begun = [event for event in journal_events(run.path) if isinstance(event, BatchStarted)]
+    early = [event.targets for event in begun if event.limits.until_width is not None]
+    stopped = {(one.session, one.request, one.variant) for targets in early for one in targets}
     recorded, variants = _load_recorded_actions(run, samples), list_variants(run.path)
     facts = groups.SampleContext(
         recorded, variants, stopped, run.config.work_dir, prefix, options.normalize
@@ -170,18 +167,13 @@ def analyze_runs(
 def list_run_family(runtime: Runtime, run: RunStore) -> list[RunStore]:
     """Return a run with all its branches beside it, and their branches."""
     candidates, _ = service.open_readable_runs(runtime, run.path.parent)
+    branches = [(one, one.state.branch.source_run) for one in candidates if one.state.branch]
     family = {run.name: run}
     while True:
-        children = {
-            candidate.name: candidate
-            for candidate in candidates
-            if candidate.state.branch
-            and candidate.state.branch.source_run in family
-            and candidate.name not in family
-        }
-        if not children:
+        new = [one for one, source in branches if source in family and one.name not in family]
+        if not new:
             return list(family.values())
-        family |= children
+        family |= {one.name: one for one in new}
 
 
 def build_divergence_tree(runtime: Runtime, runs: Sequence[RunStore], by: str = BY[0]) -> PathNode:

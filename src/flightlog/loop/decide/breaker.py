@@ -57,13 +57,9 @@ def unknown_conditions(state: LoopState, plan: Plan) -> list[str]:
 def find_alerts(state: LoopState, plan: Plan) -> list[str]:
     """Return conditions with `alert_and_continue` that hold and have no alert yet."""
     names = _condition_variables(state)
-    return [
-        condition.when
-        for condition in plan.circuit_breaker.conditions
-        if condition.action == "alert_and_continue"
-        and condition.when not in state.alerts
-        and _evaluate(condition.when, names)
-    ]
+    conditions = plan.circuit_breaker.conditions
+    alerts = [one.when for one in conditions if one.action == "alert_and_continue"]
+    return [when for when in alerts if when not in state.alerts and _evaluate(when, names)]
 
 
 def _evaluate(when: str, names: dict[str, float]) -> float | None:

@@ -230,11 +230,8 @@ def json_schema() -> dict[str, Any]:
     for kind, texts in _DESCRIPTIONS.items():
         for name, text in texts.items():
             schema["$defs"][kind]["properties"][name]["description"] = text
-    title = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "flightlog loop plan",
-    }
-    return {**title, **schema}
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, "title": "flightlog loop plan", **schema}
 
 
 def select_phase(plan: Plan, phase: int | None) -> Plan:

@@ -286,11 +286,8 @@ def find_structured_secrets(
 def _judge_inline(view: bytes, match: Any) -> Candidate | None:
     start, text = match.start(), bytes(match.group())
     if text.startswith(b"://"):
-        return (
-            _judge_url(line_wraps.extend_to_host(view, match), start)
-            if text.endswith(b"@")
-            else None
-        )
+        with_host = line_wraps.extend_to_host(view, match) if text.endswith(b"@") else None
+        return None if with_host is None else _judge_url(with_host, start)
     command = judge_command(view, start)
     if command is not None:
         return command.hit

@@ -14,13 +14,7 @@ from flightlog.privacy.tiers import LAYOUTS
 from flightlog.setup.doctor import CheckLevel, examine_installation
 from flightlog.web.context import CONTEXT, NavSection, WebContext, make_page
 
-_WORST_FIRST = (
-    CheckLevel.DAMAGE,
-    CheckLevel.FAILURE,
-    CheckLevel.WARNING,
-    CheckLevel.NOTE,
-    CheckLevel.OK,
-)
+_WORST_FIRST = tuple(reversed(CheckLevel))
 FIRST_BYTES_MAX = 2 << 20  # scanned before the page is shown
 SEARCHED_BYTES_MAX = 16 << 20  # scanned by each request that continues
 SHOWN = 200

@@ -140,19 +140,19 @@ def _check_replayable(runtime: Runtime, address: RunAddress) -> tuple[RunStore, 
     return store, estimate_branch(source.read.own_steps(), address.turn)
 
 
+def _origin(run: RunStore) -> tuple[object, ...]:
+    at = run.state.branch
+    return (at.source_run, at.source_session, at.replicate, at.turn, at.prompt) if at else ()
+
+
 def _replay_context(request: web.Request) -> dict[str, Any]:
     context = request.app[CONTEXT]
     process = context.processes.find_process(int(request.match_info["number"]))
     replay = process.about
     assert isinstance(replay, service.ReplayRequest), "the server starts only replays"
     source = (replay.run, replay.session, replay.replicate, replay.turn, replay.prompt)
-    branches = [
-        run_meta(store.name, store.config, store.state)
-        for store in service.all_runs(context.runtime)[0]
-        if (branch := store.state.branch) is not None
-        and (branch.source_run, branch.source_session, branch.replicate, branch.turn, branch.prompt)
-        == source
-    ]
+    stores = [store for store in service.all_runs(context.runtime)[0] if _origin(store) == source]
+    branches = [run_meta(store.name, store.config, store.state) for store in stores]
     return {
         "process": process,
         "replay": replay,
