@@ -214,8 +214,8 @@ def _describe_permission(
     count = sum(call.count for call in calls)
     merged = replace(calls[0], count=count, conversation_ids=ids, evidence=evidence)
     agents = {digests[name].source for name in ids if name in digests}
-    labels = [call.label for call in calls if is_exact_rule(call.label, effect)]
-    rules = tuple(label for label in labels if clean(label) == label)
+    labels = [call.label for call in calls if clean(call.label) == call.label]
+    rules = tuple(label for label in labels if is_exact_rule(label, effect))
     has_rules = bool(rules) and agents == {DEFAULT_AGENT}
     name = clean(calls[0].evidence[0].text)
     others = f" and {pluralize(len(calls) - 1, 'other call')}" if len(calls) > 1 else ""

@@ -32,9 +32,8 @@ _KEYS = {
 }
 KEY_CHARS_LEAST = 8  # four characters of a shorter one would say too much
 _CLOUDS = {"CLAUDE_CODE_USE_BEDROCK": "bedrock", "CLAUDE_CODE_USE_VERTEX": "vertex"}
-_LOGGED = (
-    *("model", "context_window", "rate_limits", "cost", "workspace", "version", "effort"),
-    "prompt_cache",
+_LOGGED = tuple(
+    "model context_window rate_limits cost workspace version effort prompt_cache".split()
 )
 _TICKING = ("total_duration_ms", "total_api_duration_ms")
 

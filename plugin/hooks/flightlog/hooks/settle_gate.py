@@ -27,17 +27,8 @@ PATIENCE_ROWS_S = {"Stop": 0.4, "SessionEnd": 7.5}
 PATIENCE_INLINE_S = (
     7.5  # below the 10 s that our settings give the hook, and `docker stop` a machine
 )
-_ENVIRONMENT = (
-    "CLAUDE_CONFIG_DIR",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LOGNAME",
-    "ML_COLLECTION_ENABLED",
-    "PATH",
-    "TMPDIR",
-    "TZ",
-    "USER",
+_ENVIRONMENT = tuple(
+    "CLAUDE_CONFIG_DIR HOME LANG LC_ALL LOGNAME ML_COLLECTION_ENABLED PATH TMPDIR TZ USER".split()
 )
 _ENVIRONMENT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 LIST = "tracked"
@@ -116,11 +107,8 @@ def _run_with_limit(program: list[str]) -> None:
 
 def child_environment() -> dict[str, str]:
     """Return the environment of a child process, without the agent's keys."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)
-    }
+    names = [name for name in os.environ if name.startswith(_ENVIRONMENT_PREFIXES)]
+    return {name: os.environ[name] for name in (*names, *_ENVIRONMENT) if name in os.environ}
 
 
 def _detach_from_agent(keep: tuple[int, int]) -> None:

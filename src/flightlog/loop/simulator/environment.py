@@ -115,8 +115,11 @@ def _draw_budgets(chance: random.Random) -> dict[str, Any]:
 
 
 def _draw_breaker(chance: random.Random) -> dict[str, Any]:
-    drawn = [when for when in _CONDITIONS if chance.random() < 0.15]
-    conditions = [{"when": when, "action": chance.choice(_ACTIONS)} for when in drawn]
+    conditions = [
+        {"when": when, "action": chance.choice(_ACTIONS)}
+        for when in _CONDITIONS
+        if chance.random() < 0.15
+    ]
     return {
         "failure_threshold": chance.choice((0, 2, 5)),
         "no_progress": chance.choice((0, 2, 3)),
