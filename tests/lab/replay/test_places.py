@@ -51,6 +51,19 @@ def test_branch_without_a_sandbox_restores_the_directory(tmp_path):
         prepare_branch(book, point, ReplayOptions(count=2), (tmp_path / "runs" / "c", 1), setting)
 
 
+def test_a_file_name_that_is_not_utf8_is_part_of_an_exact_branch(tmp_path):
+    given = config(tmp_path, SCENARIO, "do it", engine="scripted")
+    (tmp_path / "work" / os.fsdecode(b"name-\xff")).write_text("x\n")
+    book = run(tmp_path, given)
+    setting = service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
+    point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
+
+    branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
+    continue_run(branch, setting, again=False)
+
+    assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
+
+
 def test_replay_leaves_the_persons_own_sessions_unchanged(tmp_path):
     home = tmp_path / "home" / ".claude"
     home.mkdir(parents=True)

@@ -225,6 +225,59 @@ def test_what_an_agent_does_to_unusual_files_is_undone(work, before, after):
     assert trees.diff_snapshots("original", "again") == []
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        "rm -r src; echo 1 > src",
+        "rm -r src; ln -s nowhere src",
+        "chmod 700 src/empty",
+        "chmod 600 src/a.py",
+    ],
+)
+def test_a_change_of_kind_or_mode_between_snapshots_is_restored(work, between):
+    trees = open_shadow(work)
+    trees.save_snapshot("one")
+    first = picture(work)
+    subprocess.run(["sh", "-ec", between], cwd=work, env=ENV, check=True)
+    trees.save_snapshot("two")
+    second = picture(work)
+    assert second != first
+
+    trees.restore_snapshot("one")
+    assert picture(work) == first
+    trees.restore_snapshot("two")
+
+    assert picture(work) == second
+
+
+def test_a_linked_work_tree_of_a_copy_is_restored(work, tmp_path):
+    git(work, "worktree", "add", "-q", "sub/linked")
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy, symlinks=True)
+    shutil.rmtree(work)  # the copy's links name it, as those of a run's private copy do
+    trees = open_shadow(copy)
+    first = trees.save_snapshot("one")
+    before = picture(copy)
+    assert trees.save_snapshot("two").state == first.state
+    link = (copy / "sub" / "linked" / ".git").read_bytes()
+    shutil.rmtree(copy / "sub")
+
+    trees.restore_snapshot("one")
+
+    assert (copy / "sub" / "linked" / ".git").read_bytes() == link
+    assert picture(copy) == before
+
+
+def test_a_left_out_file_may_have_a_name_that_is_not_utf8(work):
+    path = work / os.fsdecode(b"large-\xff")
+    path.write_bytes(bytes(2000))
+
+    saved = open_shadow(work, SnapshotPolicy(file_bytes_max=1000)).save_snapshot("one")
+
+    assert [skipped.path for skipped in saved.omitted_files] == [path.name]
+    assert open_shadow(work).find_snapshot("one").omitted_files == saved.omitted_files
+
+
 def test_a_file_that_a_snapshot_left_out_is_not_deleted_by_a_restore(work):
     (work / "large").write_bytes(bytes(2000))
     trees = open_shadow(work, SnapshotPolicy(file_bytes_max=1000))

@@ -108,8 +108,9 @@ class _StateTables(Struct):
 
     index: IndexIdentity = None
     stamps: StampTable = field(default_factory=StampTable)
-    recent: dict[str, Stamp] = field(default_factory=dict)  # of files written just before
-    folders: dict[str, int] = field(default_factory=dict)
+    recent: dict[str, Stamp] = field(default_factory=dict)  # of files changed just before
+    folders: dict[str, Stamp] = field(default_factory=dict)  # parents before their children
+    nested: dict[str, None] = field(default_factory=dict)  # directories that have a `.git`
     inodes: dict[str, int] = field(default_factory=dict)  # of files with several names
     specials: dict[str, Stamp] = field(default_factory=dict)  # pipes and sockets, with their kind
     git_dirs: dict[str, GitDirTable] = field(default_factory=dict)
@@ -157,15 +158,18 @@ class StateRecorder:
         identifies the index that the last snapshot left.
         """
         list_files, left = index
-        links = dict(self._read_links(nested))
         tables = self._tables if self._tables is not None else self._load_tables()
         if left is None or tables.index != left or len(tables.stamps.changed) > _CHANGES_MAX:
-            tables.stamps, tables.folders = StampTable(), {}
-            changed = [*list_files(), *map(_link_path, links)]
+            tables.stamps, tables.folders, tables.nested = StampTable(), {}, {}
+            changed = list_files()
             tables.inodes, tables.specials, tables.recent = {}, {}, {}
-        stamps = self._file_stamps(changed, tables)
-        self._add_stamps(tables.stamps, stamps | self._folder_stamps(tables))
-        git_dirs = dict(self._find_git_dirs(nested))
+        folders = self._folder_stamps(tables)
+        # Git does not list a linked work tree of a copy: it names the original's directory.
+        tops = dict.fromkeys((".", *nested)) | tables.nested
+        links = dict(self._read_links(tops))
+        stamps = self._file_stamps([*changed, *map(_link_path, links)], tables)
+        self._add_stamps(tables.stamps, stamps | folders)
+        git_dirs = dict(self._find_git_dirs(tops))
         tables.git_dirs = {name: tables.git_dirs.get(name, GitDirTable()) for name in git_dirs}
         notes = [
             self._save_git_dir(name, path, tables.git_dirs[name]) for name, path in git_dirs.items()
@@ -227,16 +231,16 @@ class StateRecorder:
             stamped = {*files, *map(_link_path, note.links)}
             apply_stamps(self._work_tree, self._read_stamps(note.stamps), stamped, present)
 
-    def _find_git_dirs(self, nested: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    def _find_git_dirs(self, tops: Iterable[str]) -> Iterator[tuple[str, Path]]:
         if self._outer is not None:
             yield OUTER, self._outer
-        for name in (".", *nested):
+        for name in tops:
             path = self._work_tree / name / ".git"
             if path.is_dir() and not path.is_symlink() and (path / "HEAD").is_file():
                 yield name, path
 
-    def _read_links(self, nested: Iterable[str]) -> Iterator[TreeEntry]:
-        for name in (".", *nested):
+    def _read_links(self, tops: Iterable[str]) -> Iterator[TreeEntry]:
+        for name in tops:
             path = self._work_tree / name / ".git"
             if path.is_symlink():
                 yield name, f"{SYMLINK}{path.readlink()}"
@@ -246,62 +250,62 @@ class StateRecorder:
     def _file_stamps(self, changed: Iterable[str], tables: _StateTables) -> dict[str, Stamp]:
         """Return the stamps of the files that changed.
 
-        A file that is written twice in a second with the same content is unchanged to git, which
-        compares whole seconds: the stamps of the last second are read again.
+        A file that changes twice in a second and keeps its size is unchanged to git, which
+        compares whole seconds: the stamps of the last second are read again, as are those of `.git`
+        files, which git does not list.
         """
         recent_ns = time.time_ns() - _GIT_TIME_NS
-        stamps = {path: stamp for path in changed if (stamp := self._stamp(path, tables.inodes))}
-        for path, known in tables.recent.items():
-            stamp = self._stamp(path, tables.inodes)
-            if path not in stamps and stamp is not None and stamp != known:
+        known, tables.recent = tables.recent, {}
+        stamps = {}
+        for path in {*changed, *known}:
+            tables.inodes.pop(path, None)
+            try:
+                status = (self._work_tree / path).lstat()
+            except OSError:
+                continue
+            if status.st_nlink > 1:
+                tables.inodes[path] = status.st_ino
+            stamp = stamp_of(status)
+            if stamp != known.get(path):
                 stamps[path] = stamp
-        tables.recent = {
-            path: stamp for path, stamp in (tables.recent | stamps).items() if stamp[0] >= recent_ns
-        }
+            if status.st_ctime_ns >= recent_ns or path.rpartition("/")[2] == ".git":
+                tables.recent[path] = stamp
         return stamps
-
-    def _stamp(self, path: str, inodes: dict[str, int]) -> Stamp | None:
-        inodes.pop(path, None)
-        try:
-            status = (self._work_tree / path).lstat()
-        except OSError:
-            return None
-        if status.st_nlink > 1:
-            inodes[path] = status.st_ino
-        return stamp_of(status)
 
     def _folder_stamps(self, tables: _StateTables) -> dict[str, Stamp]:
         """Return the directories that changed; a new one is found by the time of its parent."""
         stamps: dict[str, Stamp] = {}
         now = time.time_ns()
-        pending = list(tables.folders) or [""]
+        pending = [*reversed(tables.folders)] or [""]
         top = os.path.join(self._work_tree, "")  # noqa: PTH118 - a `Path` costs more than the stat
         while pending:
             folder = pending.pop()
-            known = tables.folders.get(folder, -1)
-            try:
-                status = os.lstat(top + folder)
-            except OSError:
-                tables.folders.pop(folder, None)
+            known = tables.folders.pop(folder, GONE)
+            status = _stat_folder(top, folder, tables.folders)
+            if status is None:
                 stamps[f"{folder}/"] = GONE
+                tables.nested.pop(folder, None)
                 continue
-            if status.st_mtime_ns != known:
-                tables.folders[folder] = status.st_mtime_ns
-                stamps[f"{folder}/"] = stamp_of(status)
-            elif status.st_mtime_ns < tables.scanned_ns - RACY_NS:
+            tables.folders[folder] = stamp = stamp_of(status)
+            if stamp != known:
+                stamps[f"{folder}/"] = stamp
+            elif stamp[0] < tables.scanned_ns - RACY_NS:
                 continue
             pending += self._new_folders(folder, tables)
         tables.scanned_ns = now
         return stamps
 
     def _new_folders(self, folder: str, tables: _StateTables) -> list[str]:
-        """Return the directories in `folder` that are not known, and note its pipes and sockets."""
+        """Return directories in `folder` that are not known; note its pipes, sockets and `.git`."""
         prefix, shadow, names = f"{folder}/".lstrip("/"), str(self._objects.git_dir), []
         for known in [path for path in tables.specials if path.rpartition("/")[0] == folder]:
             del tables.specials[known]
+        tables.nested.pop(folder, None)
         with suppress(OSError), os.scandir(self._work_tree / folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
+                if folder and entry.name == ".git":
+                    tables.nested[folder] = None
                 if entry.is_dir(follow_symlinks=False):
                     is_watched = entry.name not in self._heavy and entry.path != shadow
                     names += [path] if is_watched and path not in tables.folders else []
@@ -391,6 +395,16 @@ class StateRecorder:
             return msgspec.convert(json.loads((self._own / "state").read_bytes()), _StateTables)
         except (*UNREADABLE, ValueError, OSError):
             return _StateTables()
+
+
+def _stat_folder(top: str, folder: str, folders: Collection[str]) -> os.stat_result | None:
+    """Return the status of a directory; None if it, or one above it, is a file or a link now."""
+    try:
+        status = os.lstat(top + folder)
+    except OSError:
+        return None
+    is_below = not folder or folder.rpartition("/")[0] in folders
+    return status if is_below and stat.S_ISDIR(status.st_mode) else None
 
 
 def _link_path(name: str) -> str:
