@@ -32,6 +32,8 @@ from flightlog.store.git.plain_files import (
     Stamp,
     StampTable,
     apply_stamps,
+    check_inside,
+    clear_conflicts,
     dump_stamps,
     git_mode,
     group_names,
@@ -44,9 +46,9 @@ from flightlog.store.git.plain_files import (
     restore_pipes,
     scan_git_dir,
     stamp_of,
+    stat_folder,
     write_plain,
 )
-from flightlog.store.git.repository import find_common_dir
 
 OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
@@ -110,23 +112,12 @@ class _StateTables(Struct):
     stamps: StampTable = field(default_factory=StampTable)
     recent: dict[str, Stamp] = field(default_factory=dict)  # of files changed just before
     folders: dict[str, Stamp] = field(default_factory=dict)  # parents before their children
-    nested: dict[str, None] = field(default_factory=dict)  # directories that have a `.git`
+    # Directories with a `.git`; git does not list a copy's linked work tree, which names the original.
+    nested: dict[str, None] = field(default_factory=dict)
     inodes: dict[str, int] = field(default_factory=dict)  # of files with several names
     specials: dict[str, Stamp] = field(default_factory=dict)  # pipes and sockets, with their kind
     git_dirs: dict[str, GitDirTable] = field(default_factory=dict)
     scanned_ns: int = 0
-
-
-def find_outer_git_dir(work_tree: Path) -> Path | None:
-    """Return the git directory of `work_tree` if it is outside: a linked work tree, a subdirectory."""
-    top = next((top for top in (work_tree, *work_tree.parents) if (top / ".git").exists()), None)
-    if top is None or (
-        top == work_tree and (top / ".git").is_dir() and not (top / ".git").is_symlink()
-    ):
-        return None
-    common = find_common_dir(top)
-    is_outside = not common.is_relative_to(work_tree.resolve())
-    return common if is_outside and (common / "HEAD").is_file() else None
 
 
 class StateRecorder:
@@ -149,7 +140,6 @@ class StateRecorder:
     def save_state(
         self,
         changed: Iterable[str],
-        nested: Collection[str],
         index: tuple[Callable[[], Iterable[str]], IndexIdentity],
     ) -> StateNote:
         """Store the present state and return its note; the store's `sync_written` must follow.
@@ -164,8 +154,7 @@ class StateRecorder:
             changed = list_files()
             tables.inodes, tables.specials, tables.recent = {}, {}, {}
         folders = self._folder_stamps(tables)
-        # Git does not list a linked work tree of a copy: it names the original's directory.
-        tops = dict.fromkeys((".", *nested)) | tables.nested
+        tops = (".", *tables.nested)
         links = dict(self._read_links(tops))
         stamps = self._file_stamps([*changed, *map(_link_path, links)], tables)
         self._add_stamps(tables.stamps, stamps | folders)
@@ -211,7 +200,10 @@ class StateRecorder:
         if note is None:
             return
         names = {git_dir.where for git_dir in note.git_dirs} | set(note.links)
+        inside = [f"{name}/" for name in names - {".", OUTER}]
+        inside += [name for group in note.hard_links for name in group]
         with os_errors_as_unavailable(self._work_tree):
+            check_inside(self._work_tree, [*inside, *note.specials])
             for folder in self._folder_stamps(_StateTables()):
                 if (folder.rstrip("/") or ".") not in names:
                     remove_new_repository(self._work_tree / folder.strip("/") / ".git")
@@ -281,7 +273,7 @@ class StateRecorder:
         while pending:
             folder = pending.pop()
             known = tables.folders.pop(folder, GONE)
-            status = _stat_folder(top, folder, tables.folders)
+            status = stat_folder(top, folder, tables.folders)
             if status is None:
                 stamps[f"{folder}/"] = GONE
                 tables.nested.pop(folder, None)
@@ -361,7 +353,8 @@ class StateRecorder:
         if git_dir.is_symlink() or git_dir.is_file():
             git_dir.unlink()
         ensure_dir(git_dir, durable=False)
-        present = scan_git_dir(git_dir)
+        if clear_conflicts(git_dir, present := scan_git_dir(git_dir), set(wanted), stamps):
+            present = scan_git_dir(git_dir)
         differing = [
             path
             for path, (mode, object_id) in wanted.items()
@@ -369,6 +362,7 @@ class StateRecorder:
         ]
         # A repository is usable at every moment: objects first, then what names them.
         differing.sort(key=lambda path: (not path.startswith(OBJECTS), path == "HEAD", path))
+        check_inside(git_dir, differing)
         blobs = self._objects.read_blobs({wanted[path][1] for path in differing})
         for path in differing:
             mode, object_id = wanted[path]
@@ -395,16 +389,6 @@ class StateRecorder:
             return msgspec.convert(json.loads((self._own / "state").read_bytes()), _StateTables)
         except (*UNREADABLE, ValueError, OSError):
             return _StateTables()
-
-
-def _stat_folder(top: str, folder: str, folders: Collection[str]) -> os.stat_result | None:
-    """Return the status of a directory; None if it, or one above it, is a file or a link now."""
-    try:
-        status = os.lstat(top + folder)
-    except OSError:
-        return None
-    is_below = not folder or folder.rpartition("/")[0] in folders
-    return status if is_below and stat.S_ISDIR(status.st_mode) else None
 
 
 def _link_path(name: str) -> str:
