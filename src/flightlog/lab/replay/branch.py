@@ -40,7 +40,7 @@ from flightlog.lab.replay.branch_check import (
 from flightlog.lab.replay.recorded_context import (
     RecordedContext,
 )
-from flightlog.lab.replay.restore import SOURCE_GIT, TREE, private_work_tree
+from flightlog.lab.replay.restore import SOURCE_GIT, TREE, placed_outputs, private_work_tree
 from flightlog.lab.replay.source import BranchPoint, decode_request
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
@@ -160,7 +160,7 @@ def restored_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[P
     Files that snapshots leave out keep their present content.
     """
     remove_tree(run.scratch_dir / TREE)
-    with private_work_tree(run, environment) as tree:
+    with private_work_tree(run, environment) as tree, placed_outputs(run, environment):
         _restore_branch_tree(run, environment, tree)
         yield tree
 

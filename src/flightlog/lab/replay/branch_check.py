@@ -52,10 +52,12 @@ STATE = "state.json"
 LATER = "later.json"
 _INIT_S = 2.0  # the client prints its tools before its first request; longer means it does not
 _IGNORED = frozenset({"metadata", "stream", "messages"})
-# What each run has of its own: subagent and session ids, times, durations, its scratch directory.
+# What each run has of its own: ids of subagents, sessions and background commands, names of long
+# outputs, times, durations, its scratch directory.
 _OWN = re.compile(
     r"\ba[0-9a-f]{16}\b|agentId: a[0-9a-f]{6}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?|duration_ms: \d+|\.work-[\w.-]+"
+    r"|(?<=/tool-results/)\w+|(?<=running in background with ID: )\w+|(?<=/tasks/)\w+(?=\.output)"
 )
 
 
