@@ -45,7 +45,7 @@ _REGISTRY = "in-place"  # in the data directory, a file with the path of each su
 def private_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
     """Yield the directory that a run works in; a copy is kept if the run is killed."""
     work_dir = Path(run.config.work_dir).resolve()
-    _check_work_dir(run, work_dir, environment)
+    check_work_dir(run.path, work_dir, environment)
     if is_in_place(run.config, environment):
         if not run.config.track_changes:
             yield work_dir
@@ -102,11 +102,11 @@ def is_in_place(config: RunConfig, environment: RunEnvironment) -> bool:
     return bool(config.in_place) or environment.isolation_mode is IsolationMode.NONE
 
 
-def _check_work_dir(run: RunStore, work_dir: Path, environment: RunEnvironment) -> None:
-    """Raise Invalid for a directory that must not be copied or saved."""
-    if run.path.resolve().is_relative_to(work_dir):
+def check_work_dir(path: Path, work_dir: Path, environment: RunEnvironment) -> None:
+    """Raise Invalid for a directory that must not be copied or saved; `path` is the run's."""
+    if path.resolve().is_relative_to(work_dir):
         hint = "the agent would see its own recording; choose a --runs-dir outside"
-        raise Invalid(f"the run is inside its work directory: {run.path}", hint=hint)
+        raise Invalid(f"the run is inside its work directory: {path}", hint=hint)
     if environment.home.resolve().is_relative_to(work_dir):
         hint = "work in a directory below it"
         raise Invalid(f"a home directory is not snapshotted: {work_dir}", hint=hint)
