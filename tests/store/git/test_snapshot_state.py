@@ -213,7 +213,10 @@ def test_a_lock_of_a_running_git_is_not_restored(work):
         ("head -c 34000000 /dev/zero > large", "echo 1 > large"),
         ("git branch side", "git branch -D side; git branch side/one; git gc -q --prune=now"),
         ("git branch side/one", "git branch -D side/one; git branch side"),
-        ("true", "mv .git/hooks ../kept; ln -s ../../kept .git/hooks; mv .git/info ../i; touch .git/info"),
+        (
+            "true",
+            "mv .git/hooks ../kept; ln -s ../../kept .git/hooks; mv .git/info ../i; touch .git/info",
+        ),
         ("git init -q sub; echo 1 > sub/s", "mv sub ../sub; ln -s ../sub sub"),
         ("echo 1 > src/no; chmod 0 src/no; chmod 555 src", "chmod 755 src; rm -f src/no"),
     ],

@@ -193,9 +193,7 @@ def _environment_difference(request: Mapping[str, Any], facts: RequestFacts) -> 
     if facts.client and facts.recorded_client and facts.client != facts.recorded_client:
         return f"client {facts.client} (recorded with {facts.recorded_client})"
     recorded = {
-        str(tool.get("name"))
-        for tool in request.get("tools") or ()
-        if "input_schema" in tool
+        str(tool.get("name")) for tool in request.get("tools") or () if "input_schema" in tool
     }
     # The client announces its tool for subagents under an older name than it offers it by.
     available = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())

@@ -74,7 +74,7 @@ def check_inside(root: Path, names: Iterable[str]) -> None:
 def clear_conflicts(
     top: Path, present: Iterable[str], files: Collection[str], folders: Collection[str]
 ) -> bool:
-    """Remove what stands where a file or a directory of another kind belongs; say if it did."""
+    """Remove what is where a file or a directory of another kind belongs; say if it did."""
     conflicts = [
         path
         for path in present
