@@ -147,9 +147,9 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     try:
         if start.certify is not None:
             start.certify()
-    except Conflict as error:
+    except Conflict as refusal:
         ended = (planned.session_dir, start.attempt, "error", start.tree)
-        run.append(RunSessionEnded(*ended, error=str(error)), durable=True)
+        run.append(RunSessionEnded(*ended, error=str(refusal)), durable=True)
         return "error"
     folder = run.path / planned.session_dir
     ensure_dir(folder)
