@@ -21,7 +21,7 @@ from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.store.directories import ensure_writable
 from flightlog.store.files import replace_file
-from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.store.git.repository import find_outer_git_dir
 from flightlog.store.git.snapshots import open_trees
 from flightlog.store.git.worktree import SnapshotDirs
 from flightlog.store.jsonl import append_line, read_together

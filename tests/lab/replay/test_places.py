@@ -51,6 +51,19 @@ def test_branch_without_a_sandbox_restores_the_directory(tmp_path):
         prepare_branch(book, point, ReplayOptions(count=2), (tmp_path / "runs" / "c", 1), setting)
 
 
+def test_a_file_name_that_is_not_utf8_is_part_of_an_exact_branch(tmp_path):
+    given = config(tmp_path, SCENARIO, "do it", engine="scripted")
+    (tmp_path / "work" / os.fsdecode(b"name-\xff")).write_text("x\n")
+    book = run(tmp_path, given)
+    setting = service.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
+    point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
+
+    branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
+    continue_run(branch, setting, again=False)
+
+    assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
+
+
 def test_replay_leaves_the_persons_own_sessions_unchanged(tmp_path):
     home = tmp_path / "home" / ".claude"
     home.mkdir(parents=True)
@@ -70,6 +83,30 @@ def test_replay_leaves_the_persons_own_sessions_unchanged(tmp_path):
 
     assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
     assert fingerprint(home / "projects") == before
+
+
+def test_a_branch_can_read_the_long_outputs_that_its_context_names(tmp_path):
+    path = {"from_result": r"saved to: ([^\s\\\\]+)"}
+    read = {"tool": "Read", "input": {"file_path": path, "offset": 19_000, "limit": 2}}
+    first, second = [bash("seq 20000")], [read]
+    with serve_scenario(parse_scenario(script(first, second, "done"))) as model:
+        given = config(tmp_path, None, "do it", base_url=model.url)
+        key = {"ANTHROPIC_API_KEY": "sk-" + "fake-" + "0" * 12}
+        book = run(tmp_path, given, env=environment(tmp_path, **key))
+        setting = service.prepare_run(open_runtime(environment(tmp_path, **key)), lambda *_: None)
+        results = []
+        for turn in (1, 2):
+            point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(turn)
+            where = (tmp_path / "runs" / f"replay_{turn}", 1)
+            branch = prepare_branch(book, point, ReplayOptions(), where, setting)
+            continue_run(branch, setting, again=False)
+            attempt = branch.state.last_attempt("session_01")
+            assert attempt.certificate.verdict == "exact"
+            results.append((attempt.later_requests.compared, attempt.later_requests.equal))
+
+    assert "19001" in str(model.requests[-1].body["messages"][-1])
+    assert results == [(2, 2), (1, 1)]
+    assert not list((tmp_path / "runs").glob(".work-*"))
 
 
 KILLED = """

@@ -141,12 +141,25 @@ def test_replay_for_a_client_that_logs_no_requests_is_called_unknown(tmp_path):
         recorded = Recorded(bench, model)
         recorded.flightlog("lab", "track", str(bench.project))
         recorded.ask()
-        words = ("lab", "replay", recorded.session, "--turn", "1")
+        words = ("lab", "replay", recorded.session, "--turn", "1", "--json")
+        asked = len(model.requests)
 
-        refused = recorded.flightlog(*words, code=75, version="2.1.100")
+        refused = recorded.flightlog(*words, code=1, version="2.1.100")
+        (refused_branch,) = json.loads(refused.stdout)
+        message = recorded.flightlog(*words[:-1], code=1, version="2.1.100").stderr
+        assert len(model.requests) == asked
+        allowed = recorded.flightlog(*words, "--allow-drift", version="2.1.100")
+        (allowed_branch,) = json.loads(allowed.stdout)
 
-    assert "cannot be compared with the recording: no request was recorded" in refused.stderr
-    assert "labeled `unknown`, with --allow-drift" in refused.stderr
+    assert "cannot be compared: no request was recorded: refused before any request" in message
+    assert "--allow-drift continues" in message
+    parts = ("verdict", "context", "files", "repository", "environment")
+    for branch, is_refused in ((refused_branch, True), (allowed_branch, False)):
+        certificate = branch["replay"]["certificate"]
+        expected = ["unknown", "unknown", "exact", "exact", "unknown"]
+        assert [certificate[name] for name in parts] == expected
+        assert certificate["is_refused"] is is_refused
+    assert allowed_branch["sessions"][0]["stop_reason"] == "completed"
 
 
 def test_replay_of_an_interactive_session_is_exact(tmp_path):

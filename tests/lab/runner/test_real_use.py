@@ -136,15 +136,18 @@ def test_a_branch_that_ends_with_the_same_files_is_equal(tmp_path):
         source.build_branch_point(1)
 
 
-def test_a_refused_run_is_not_running(tmp_path):
+def test_a_refused_run_can_be_corrected_under_its_name(tmp_path):
     (tmp_path / "work").mkdir()
     env = environment(tmp_path) | {"HOME": str(tmp_path / "work")}
 
+    given = config(tmp_path, HELLO, "go", engine="scripted")
     with pytest.raises(Invalid, match="a home directory is not snapshotted"):
-        run(tmp_path, config(tmp_path, HELLO, "go", engine="scripted"), env=env)
+        run(tmp_path, given, env=env)
+    assert not (tmp_path / "runs").exists()
 
-    book = again(tmp_path)
-    assert run_meta(book.name, book.config, book.state)["stop_reason"] == "refused"
+    book = run(tmp_path, given)
+
+    assert run_meta(book.name, book.config, book.state)["stop_reason"] == "completed"
 
 
 def test_a_killed_run_is_interrupted(tmp_path):

@@ -5,9 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.model.errors import Unreadable
+from flightlog.store.git.plain_files import StampTable
+from flightlog.store.git.repository import find_outer_git_dir
+from flightlog.store.git.snapshot_state import GitDirNote
 from flightlog.store.git.worktree import SnapshotPolicy
 from support.shadow import fsck, open_shadow
 
@@ -207,6 +211,13 @@ def test_a_lock_of_a_running_git_is_not_restored(work):
         ("mkdir node_modules; echo 1 > node_modules/m", "echo 2 > node_modules/m; mkdir .venv"),
         ("touch .git/old.lock", "touch .git/index.lock .git/objects/pack/tmp_pack_1"),
         ("head -c 34000000 /dev/zero > large", "echo 1 > large"),
+        ("git branch side", "git branch -D side; git branch side/one; git gc -q --prune=now"),
+        ("git branch side/one", "git branch -D side/one; git branch side"),
+        (
+            "true",
+            "mv .git/hooks ../kept; ln -s ../../kept .git/hooks; mv .git/info ../i; touch .git/info",
+        ),
+        ("git init -q sub; echo 1 > sub/s", "mv sub ../sub; ln -s ../sub sub"),
         ("echo 1 > src/no; chmod 0 src/no; chmod 555 src", "chmod 755 src; rm -f src/no"),
     ],
 )
@@ -223,6 +234,94 @@ def test_what_an_agent_does_to_unusual_files_is_undone(work, before, after):
     assert picture(work) == initial
     trees.save_snapshot("again")
     assert trees.diff_snapshots("original", "again") == []
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "rm -r src; echo 1 > src",
+        "rm -r src; ln -s nowhere src",
+        "chmod 700 src/empty",
+        "chmod 600 src/a.py",
+    ],
+)
+def test_a_change_of_kind_or_mode_between_snapshots_is_restored(work, between):
+    trees = open_shadow(work)
+    trees.save_snapshot("one")
+    first = picture(work)
+    subprocess.run(["sh", "-ec", between], cwd=work, env=ENV, check=True)
+    trees.save_snapshot("two")
+    second = picture(work)
+    assert second != first
+
+    trees.restore_snapshot("one")
+    assert picture(work) == first
+    trees.restore_snapshot("two")
+
+    assert picture(work) == second
+
+
+def test_a_linked_work_tree_of_a_copy_is_restored(work, tmp_path):
+    git(work, "worktree", "add", "-q", "sub/linked")
+    copy = tmp_path / "copy"
+    shutil.copytree(work, copy, symlinks=True)
+    shutil.rmtree(work)  # the copy's links name it, as those of a run's private copy do
+    trees = open_shadow(copy)
+    first = trees.save_snapshot("one")
+    before = picture(copy)
+    assert trees.save_snapshot("two").state == first.state
+    link = (copy / "sub" / "linked" / ".git").read_bytes()
+    shutil.rmtree(copy / "sub")
+
+    trees.restore_snapshot("one")
+
+    assert (copy / "sub" / "linked" / ".git").read_bytes() == link
+    assert picture(copy) == before
+
+
+def test_a_restore_writes_nothing_through_a_link(work):
+    other = work.parent / "other"
+    for folder in (work / "sub", other):
+        git(work, "init", "-q", str(folder))
+    trees = open_shadow(work)
+    trees.save_snapshot("one")
+    (work / "sub").rename(work / "was")
+    (work / "sub").symlink_to(other)
+    trees.save_snapshot("two")
+    git(other, "branch", "-M", "theirs")
+    before = picture(other)
+
+    for name in ("one", "two"):
+        trees.restore_snapshot(name)
+
+    assert picture(other) == before
+
+
+def test_a_snapshot_that_leads_out_of_its_directory_is_refused(work):
+    (work / "out").symlink_to("..")
+    trees = open_shadow(work)
+    saved = trees.save_snapshot("one")
+    dirs = (GitDirNote("../x", *msgspec.structs.astuple(saved.state.git_dirs[0])[1:]),)
+    outside = [{"links": {"../x": "gitdir: y"}}, {"git_dirs": dirs}, {"specials": {"/x/p": (1, 1)}}]
+    outside += [{"links": {"out/x": "gitdir: y"}}, {"hard_links": (("b.txt", "../x/b"),)}]
+    outside.append({"stamps": StampTable(saved.state.stamps.base, {"../x/": (1, 0o777)})})
+
+    for fields in outside:
+        state = msgspec.structs.replace(saved.state, **fields)
+        with pytest.raises(Unreadable):
+            trees.restore_snapshot(msgspec.structs.replace(saved, state=state))
+
+    assert not (work.parent / "x").exists()
+
+
+def test_a_left_out_file_may_have_a_name_that_is_not_utf8(work):
+    path = work / os.fsdecode(b"large-\xff")
+    path.write_bytes(bytes(2000))
+
+    saved = open_shadow(work, SnapshotPolicy(file_bytes_max=1000)).save_snapshot("one")
+
+    assert [skipped.path for skipped in saved.omitted_files] == [path.name]
+    assert open_shadow(work).find_snapshot("one").omitted_files == saved.omitted_files
 
 
 def test_a_file_that_a_snapshot_left_out_is_not_deleted_by_a_restore(work):

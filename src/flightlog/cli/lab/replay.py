@@ -164,7 +164,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     for meta in metas:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
-            where = f"{meta['run_name']}: differs at {certificate['first_difference']}"
+            what = "differs at" if certificate["verdict"] == "differs" else "cannot be compared:"
+            where = f"{meta['run_name']}: {what} {certificate['first_difference']}"
             click.echo(make_inert(f"{where}: {_describe_drift(meta, certificate)}"), err=True)
         elif error := meta["sessions"][0]["error"]:
             click.echo(make_inert(f"{meta['run_name']}: {one_line(error, 200)}"), err=True)

@@ -29,7 +29,6 @@ from flightlog.agents.dialects.anthropic_messages import RequestInfo
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
 from flightlog.lab.events import BranchCreated
-from flightlog.lab.replay import certificate
 from flightlog.lab.replay.branch_check import (
     LATER,
     STATE,
@@ -37,11 +36,9 @@ from flightlog.lab.replay.branch_check import (
     RecordedAnswer,
     RecordedAnswers,
     RecordedAnswerServer,
-    record_certificate,
 )
-from flightlog.lab.replay.certificate import UNKNOWN, Certificate
 from flightlog.lab.replay.recorded_context import RecordedContext
-from flightlog.lab.replay.restore import SOURCE_GIT, TREE, private_work_tree
+from flightlog.lab.replay.restore import SOURCE_GIT, TREE, placed_outputs, private_work_tree
 from flightlog.lab.replay.source import BranchPoint, decode_request
 from flightlog.lab.runner.agent_setup import is_captured
 from flightlog.lab.runner.context import RunContext, RunEnvironment
@@ -161,7 +158,7 @@ def restored_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[P
     Files that snapshots leave out keep their present content.
     """
     remove_tree(run.scratch_dir / TREE)
-    with private_work_tree(run, environment) as tree:
+    with private_work_tree(run, environment) as tree, placed_outputs(run, environment):
         _restore_branch_tree(run, environment, tree)
         yield tree
 
@@ -207,8 +204,7 @@ class Branch:
         """Return where a session of the branch starts.
 
         The first session starts at the branch point; sessions that continue its conversation get
-        the recorded context in their requests. Places files for the agent. Raises Conflict if the
-        branch cannot be compared with the recording and may not drift.
+        the recorded context in their requests. Places files for the agent.
         """
         if start.planned.session_index == 1:
             if self._branch.uses_cursor:
@@ -245,10 +241,9 @@ class Branch:
             replace_file(transcript_file(folder, session_id), renamed, durable=False)
             start = replace(start, resume=session_id, arguments=resume_arguments(branch.resume_at))
         if not (run.path / SOURCE / REQUEST).exists() or not is_captured(run.config):
-            why = "no request was recorded to compare it with"
-            unknown = Certificate(UNKNOWN, certificate.RESUMED, why)
-            record_certificate(context, start.attempt, branch, unknown)
-            return replace(start, prompt=branch.prompt or "Continue.")
+            check = BranchCheck(context, start, branch, RecordedContext({}, ""))
+            prompt = branch.prompt or "Continue."
+            return replace(start, prompt=prompt, certify=check.certify_without_request)
         self._recorded = self._load_recorded(run, start.attempt)
         check = BranchCheck(context, start, branch, self._recorded)
         marker = _branch_point_marker(run, start.attempt)

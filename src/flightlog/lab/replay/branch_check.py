@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents.capture.recorder import IncomingRequest, RewrittenRequest, ServedResponse
 from flightlog.agents.dialects.anthropic_messages import RequestInfo
@@ -27,6 +28,7 @@ from flightlog.lab.replay.certificate import (
     RequestFacts,
     WorkTreeState,
     certify_request,
+    certify_unrecorded,
     certify_work_tree,
 )
 from flightlog.lab.replay.recorded_context import (
@@ -50,10 +52,12 @@ STATE = "state.json"
 LATER = "later.json"
 _INIT_S = 2.0  # the client prints its tools before its first request; longer means it does not
 _IGNORED = frozenset({"metadata", "stream", "messages"})
-# What each run has of its own: subagent and session ids, times, durations, its scratch directory.
+# What each run has of its own: ids of subagents, sessions and background commands, names of long
+# outputs, times, durations, its scratch directory.
 _OWN = re.compile(
     r"\ba[0-9a-f]{16}\b|agentId: a[0-9a-f]{6}\b|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?|duration_ms: \d+|\.work-[\w.-]+"
+    r"|(?<=/tool-results/)\w+|(?<=running in background with ID: )\w+|(?<=/tasks/)\w+(?=\.output)"
 )
 
 
@@ -167,6 +171,12 @@ class BranchCheck:
             return
         _raise_if_drifted(self._certificate, self._branch)
 
+    def certify_without_request(self) -> None:
+        """Certify a branch whose context cannot be compared; raise Conflict if that refuses it."""
+        result = certify_unrecorded(self._request_facts())
+        result = certify_work_tree(result, self._present_state(), self._recorded_state())
+        record_certificate(self._context, self._start.attempt, self._branch, result)
+
     def compare_later(self, body: dict[str, Any]) -> None:
         """Compare a request after the first with the recorded one."""
         is_first, self._is_past_first = not self._is_past_first, True
@@ -188,15 +198,8 @@ class BranchCheck:
         return {"anthropic-beta": ",".join(betas)} if is_changed else {}
 
     def _certify(self, spliced: RewrittenBody | None) -> Certificate:
-        branch, started = self._branch, self._context.run.state.start
-        facts = RequestFacts(
-            client=started.agent_version if started else "",
-            recorded_client=branch.client,
-            tools=self._available_tools(),
-            scrubbed_fields=("a credential",) if branch.is_scrubbed else (),
-            rebuilt_fidelity=branch.rebuilt_fidelity,
-            arm=branch.arm,
-        )
+        branch = self._branch
+        facts = replace(self._request_facts(), tools=self._available_tools())
         method = certificate.FRESH if branch.is_fresh else certificate.SPLICED
         method = certificate.CURSOR if branch.uses_cursor else method
         method += certificate.REBUILT if branch.rebuilt_fidelity else ""
@@ -204,6 +207,16 @@ class BranchCheck:
         states = (self._present_state(), self._recorded_state())
         # With a cursor the tools run again, so files have the times of now.
         return certify_work_tree(result, *states, compares_times=not branch.uses_cursor)
+
+    def _request_facts(self) -> RequestFacts:
+        branch, started = self._branch, self._context.run.state.start
+        return RequestFacts(
+            client=started.agent_version if started else "",
+            recorded_client=branch.client,
+            scrubbed_fields=("a credential",) if branch.is_scrubbed else (),
+            rebuilt_fidelity=branch.rebuilt_fidelity,
+            arm=branch.arm,
+        )
 
     def _recorded_state(self) -> WorkTreeState | None:
         data = (self._context.run.path / SOURCE / STATE).read_bytes()

@@ -107,7 +107,7 @@ def certify_request(
     if not first and facts.rebuilt_fidelity not in {"", "exact"}:
         first = "the recorded request is rebuilt, and its digest does not confirm all of it"
         verdict = UNKNOWN
-    other = _environment_difference(context, facts)
+    other = _environment_difference(context.recorded, facts)
     environment = DIFFERS if other else (EXACT if facts.client else UNKNOWN)
     return Certificate(
         verdict,
@@ -116,6 +116,16 @@ def certify_request(
         spliced.replacements,
         environment=environment,
         has_other_arm=bool(facts.arm),
+    )
+
+
+def certify_unrecorded(facts: RequestFacts) -> Certificate:
+    """Return the certificate of a branch without a recorded request: at most the client differs."""
+    other = _environment_difference({}, facts)
+    why = other or "no request was recorded"
+    environment = DIFFERS if other else UNKNOWN
+    return Certificate(
+        UNKNOWN, RESUMED, why, environment=environment, has_other_arm=bool(facts.arm)
     )
 
 
@@ -142,11 +152,14 @@ def certify_work_tree(
     )
     history = _first_changed("repository", state.repository, recorded.repository)
     verdict = DIFFERS if files or times else (EXACT if recorded.times else UNKNOWN)
+    places = [certificate.first_difference, files or times or history]
+    if certificate.context == UNKNOWN:  # what differs says more than what is not known
+        places.reverse()
     return replace(
         certificate,
         files=verdict,
         repository=DIFFERS if history else (EXACT if recorded.times else UNKNOWN),
-        first_difference=certificate.first_difference or files or times or history,
+        first_difference=places[0] or places[1],
     )
 
 
@@ -174,12 +187,12 @@ def _context_difference(
     return ""
 
 
-def _environment_difference(context: RecordedContext, facts: RequestFacts) -> str:
+def _environment_difference(request: Mapping[str, Any], facts: RequestFacts) -> str:
     if facts.arm:
         return f"arm {facts.arm}"
     if facts.client and facts.recorded_client and facts.client != facts.recorded_client:
         return f"client {facts.client} (recorded with {facts.recorded_client})"
-    tools = [tool for tool in context.recorded.get("tools") or () if "input_schema" in tool]
+    tools = [tool for tool in request.get("tools") or () if "input_schema" in tool]
     recorded = {str(tool.get("name")) for tool in tools}
     # The client announces its tool for subagents under an older name than it offers it by.
     available = facts.tools | _NEVER_ANNOUNCED | ({"Agent"} if "Task" in facts.tools else set())

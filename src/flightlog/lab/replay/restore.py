@@ -8,24 +8,28 @@ and it can be continued.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from flightlog.agents.claude_code.resume import project_dir
 from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab.config import RunConfig
 from flightlog.lab.events import WorkTreeRestored
+from flightlog.lab.runner.agent_setup import config_dir
 from flightlog.lab.runner.context import RunEnvironment, copy_work_tree
 from flightlog.lab.runner.session import kill_agent
-from flightlog.lab.store import CONFIG, LOCK, RunStore
+from flightlog.lab.store import CONFIG, LOCK, SOURCE, RunStore
 from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError, Invalid
 from flightlog.model.runtime import Runtime
 from flightlog.store.directories import remove_tree
-from flightlog.store.files import process_tag, replace_file
+from flightlog.store.files import ensure_dir, process_tag, replace_file, resolve_inside
 from flightlog.store.git.repository import remove_stale
 from flightlog.store.git.snapshots import WorkTreeSnapshots
 from flightlog.store.git.worktree import SnapshotPolicy
 from flightlog.store.locks import exclusive_lock, find_holder
+from flightlog.store.recordings.adoption import TRANSCRIPT
 
 TREE = "tree"
 SOURCE_GIT = "source_git"
@@ -41,7 +45,7 @@ _REGISTRY = "in-place"  # in the data directory, a file with the path of each su
 def private_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Path]:
     """Yield the directory that a run works in; a copy is kept if the run is killed."""
     work_dir = Path(run.config.work_dir).resolve()
-    _check_work_dir(run, work_dir, environment)
+    check_work_dir(run.path, work_dir, environment)
     if is_in_place(run.config, environment):
         if not run.config.track_changes:
             yield work_dir
@@ -55,16 +59,54 @@ def private_work_tree(run: RunStore, environment: RunEnvironment) -> Iterator[Pa
     yield tree
 
 
+@contextmanager
+def placed_outputs(run: RunStore, environment: RunEnvironment) -> Iterator[None]:
+    """Put long outputs back where the recorded context names them: below the source's scratch.
+
+    The last of several branches removes them; what a killed one left goes with the next.
+    """
+    branch, runtime = run.state.branch, environment.runtime
+    assert branch is not None, "only for a run that is a replay"
+    path = run.path.with_name(branch.source_run)
+    if not (path / CONFIG).is_file():
+        yield
+        return
+    source = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+    context = (run.path / SOURCE / TRANSCRIPT).read_bytes()
+    for target, copy in _list_outputs(source):
+        if source.state.end is not None and os.fsencode(target) in context:
+            ensure_dir(target.parent)
+            replace_file(target, copy.read_bytes(), durable=False)
+    try:
+        yield
+    finally:
+        others = {*path.parent.glob("replay_*"), path} - {run.path}
+        if source.state.end is not None and not any(find_holder(one / LOCK) for one in others):
+            remove_tree(source.scratch_dir)
+
+
+def _list_outputs(source: RunStore) -> Iterator[tuple[Path, Path]]:
+    """Yield where the client of a run wrote each long output, and the run's copy of it."""
+    work_dir = Path(source.config.work_dir).resolve()
+    project = project_dir(config_dir(source.scratch_dir), work_dir)
+    for planned in source.planned_sessions():
+        attempt = source.state.last_attempt(planned.session_dir)
+        for copy in (source.path / planned.session_dir).glob("tool-results/*"):
+            if attempt is not None and copy.is_file() and not copy.is_symlink():
+                name = f"{attempt.session_id}/tool-results/{copy.name}"
+                yield resolve_inside(project, name), copy
+
+
 def is_in_place(config: RunConfig, environment: RunEnvironment) -> bool:
     """Return whether a run works in the work directory itself."""
     return bool(config.in_place) or environment.isolation_mode is IsolationMode.NONE
 
 
-def _check_work_dir(run: RunStore, work_dir: Path, environment: RunEnvironment) -> None:
-    """Raise Invalid for a directory that must not be copied or saved."""
-    if run.path.resolve().is_relative_to(work_dir):
+def check_work_dir(path: Path, work_dir: Path, environment: RunEnvironment) -> None:
+    """Raise Invalid for a directory that must not be copied or saved; `path` is the run's."""
+    if path.resolve().is_relative_to(work_dir):
         hint = "the agent would see its own recording; choose a --runs-dir outside"
-        raise Invalid(f"the run is inside its work directory: {run.path}", hint=hint)
+        raise Invalid(f"the run is inside its work directory: {path}", hint=hint)
     if environment.home.resolve().is_relative_to(work_dir):
         hint = "work in a directory below it"
         raise Invalid(f"a home directory is not snapshotted: {work_dir}", hint=hint)

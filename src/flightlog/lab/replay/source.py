@@ -126,7 +126,8 @@ class ReplaySource:
             transcript=tuple(lines[: cut.lines]),
             effects=self._side_effects(turn, tree),
             client=self.run.state.start.agent_version if self.run.state.start else "",
-            state=msgspec.json.encode(read_work_tree_state(self._trees, tree)),
+            # File names that are not UTF-8 need this encoder.
+            state=json.dumps(msgspec.to_builtins(read_work_tree_state(self._trees, tree))).encode(),
         )
         call = self._find_request(step)
         if call:

@@ -29,7 +29,7 @@ from flightlog.model.errors import NotFound
 from flightlog.model.runtime import Job, Runtime
 from flightlog.store.directories import copy_tree, publish_dir, remove_tree
 from flightlog.store.files import create_file, resolve_inside
-from flightlog.store.git.snapshot_state import find_outer_git_dir
+from flightlog.store.git.repository import find_outer_git_dir
 from flightlog.store.git.snapshots import WorkTreeSnapshots, open_trees
 from flightlog.store.git.worktree import SnapshotDirs, SnapshotPolicy, WorkTreeSnapshot
 

@@ -26,7 +26,7 @@ from flightlog.agents.sandbox import IsolationMode
 from flightlog.lab import events
 from flightlog.lab.config import RunConfig
 from flightlog.lab.replay.branch import Branch, remove_placed_transcripts, restored_work_tree
-from flightlog.lab.replay.restore import TREE, private_work_tree
+from flightlog.lab.replay.restore import TREE, check_work_dir, private_work_tree
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.runner.commands import run_commands
 from flightlog.lab.runner.context import RunContext, RunEnvironment, RunWorkTree, SubmitJob
@@ -69,6 +69,8 @@ def start_run(
     """Create a run and carry it out; `text` is the configuration as a person wrote it."""
     agent_setup.select_driver(config, environment)  # raises if the agent is missing
     environment.permit(config, path, "")
+    # Before the run exists: a corrected configuration can have the same name.
+    check_work_dir(path, Path(config.work_dir).resolve(), environment)
     return continue_run(environment.create_run(path, config, text), environment, again=False)
 
 

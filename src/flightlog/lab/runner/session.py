@@ -9,7 +9,7 @@ A session that continues another finds that session's transcript through this co
 was moved can be continued on another machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from flightlog.lab.runner.commands import run_verifiers
 from flightlog.lab.runner.context import RunContext
 from flightlog.lab.state import SessionAttempt
 from flightlog.lab.store import SOURCE, PlannedSession
+from flightlog.model.errors import Conflict
 from flightlog.model.text import pluralize
 from flightlog.store.exchanges import EXCHANGES
 from flightlog.store.files import ensure_dir, is_running, process_name, replace_file, resolve_inside
@@ -101,7 +102,8 @@ class SessionStart(Struct, frozen=True):
 
     `tree` is the snapshot its files begin with, `trees` its snapshots, `parent` the attempt whose
     conversation it continues. In a replay `prompt` replaces the configured prompt, `resume` is the
-    transcript to resume, `arguments` go to the agent, and `rewrite` edits each request.
+    transcript to resume, `arguments` go to the agent, and `rewrite` edits each request; `certify`
+    runs before the agent starts, and raises Conflict to refuse it.
     """
 
     planned: PlannedSession
@@ -114,6 +116,7 @@ class SessionStart(Struct, frozen=True):
     resume: str = ""
     arguments: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
+    certify: Callable[[], None] | None = None
 
     @property
     def work_tree(self) -> Path | None:
@@ -141,6 +144,13 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     started = RunSessionStarted(*attempt, *origin)
     run.append(started, durable=True)
     context.environment.tell(planned.session_dir, "started", budget.spent_usd)
+    try:
+        if start.certify is not None:
+            start.certify()
+    except Conflict as refusal:
+        ended = (planned.session_dir, start.attempt, "error", start.tree)
+        run.append(RunSessionEnded(*ended, error=str(refusal)), durable=True)
+        return "error"
     folder = run.path / planned.session_dir
     ensure_dir(folder)
     target = CaptureTarget(planned.session_dir, start.attempt, start.trees, folder / EXCHANGES)

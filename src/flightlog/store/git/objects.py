@@ -56,7 +56,11 @@ class ObjectStore:
 
     def list_tree(self, tree: str) -> dict[str, TreeEntry]:
         """Return every file of a tree by its path."""
-        rows = self._repository.run_git(["ls-tree", "-r", "-z", tree]).split(b"\0")[:-1]
+        try:
+            rows = self._repository.run_git(["ls-tree", "-r", "-z", tree]).split(b"\0")[:-1]
+        except GitError as error:
+            hint = "restore the run from a backup"
+            raise Unreadable(f"a tree of a snapshot is missing: {tree}", hint=hint) from error
         parts = (os.fsdecode(row).partition("\t") for row in rows)
         return {path: (head.split(" ")[0], head.split(" ")[2]) for head, _, path in parts}
 

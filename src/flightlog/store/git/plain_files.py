@@ -5,12 +5,13 @@ A table of times is stored whole once, then as what changed since.
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 
+from flightlog.model.errors import Unreadable
 from flightlog.store.directories import remove_tree
 from flightlog.store.files import ensure_dir, replace_file
 from flightlog.store.git.objects import blob_id
@@ -51,6 +52,42 @@ def parse_stamps(content: bytes) -> dict[str, Stamp]:
     return stamps
 
 
+def stat_folder(top: str, folder: str, folders: Collection[str]) -> os.stat_result | None:
+    """Return the status of a directory; None if it, or one above it, is a file or a link now."""
+    try:
+        status = os.lstat(top + folder)
+    except OSError:
+        return None
+    is_below = not folder or folder.rpartition("/")[0] in folders
+    return status if is_below and stat.S_ISDIR(status.st_mode) else None
+
+
+def check_inside(root: Path, names: Iterable[str]) -> None:
+    """Raise `Unreadable` if a name leads out of `root`: a snapshot may come from another person."""
+    top, hint = root.resolve(), "restore the run from a backup"
+    for folder in {name.rpartition("/")[0] for name in names if "/" in name and name != "/"}:
+        is_plain = not {"", ".."} & set(folder.split("/"))
+        if not is_plain or not (top / folder).resolve().is_relative_to(top):
+            raise Unreadable(f"a snapshot leads out of its directory: {folder!r}", hint=hint)
+
+
+def clear_conflicts(
+    top: Path, present: Iterable[str], files: Collection[str], folders: Collection[str]
+) -> bool:
+    """Remove what is where a file or a directory of another kind belongs; say if it did."""
+    conflicts = [
+        path
+        for path in present
+        if (path[:-1] in files if path.endswith("/") else f"{path}/" in folders)
+    ]
+    for path in conflicts:
+        if path.endswith("/"):
+            remove_tree(top / path)
+        else:
+            (top / path).unlink(missing_ok=True)
+    return bool(conflicts)
+
+
 def apply_stamps(
     root: Path, stamps: Mapping[str, Stamp], files: set[str], present: set[str]
 ) -> None:
@@ -59,6 +96,7 @@ def apply_stamps(
     for path in sorted((path for path in present if path not in stamps), reverse=True):
         with suppress(OSError):
             (root / path.strip("/")).rmdir()
+    check_inside(root, folders)
     for path in folders:
         (root / path.strip("/")).mkdir(exist_ok=True, parents=True)
     for path in (*files, *reversed(folders)):
@@ -149,8 +187,6 @@ def has_content(full: Path, path: str, mode: str, object_id: str) -> bool:
 
 
 def write_plain(path: Path, data: bytes, *, is_link: bool) -> None:
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()
     ensure_dir(path.parent, durable=False)
     if is_link:
         path.unlink(missing_ok=True)

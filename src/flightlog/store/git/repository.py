@@ -83,6 +83,18 @@ def find_common_dir(top: Path) -> Path:
     return git_dir.resolve()
 
 
+def find_outer_git_dir(work_tree: Path) -> Path | None:
+    """Return the git directory of `work_tree` if it is outside: a linked work tree, a subdirectory."""
+    top = next((top for top in (work_tree, *work_tree.parents) if (top / ".git").exists()), None)
+    if top is None or (
+        top == work_tree and (top / ".git").is_dir() and not (top / ".git").is_symlink()
+    ):
+        return None
+    common = find_common_dir(top)
+    is_outside = not common.is_relative_to(work_tree.resolve())
+    return common if is_outside and (common / "HEAD").is_file() else None
+
+
 def list_worktrees(top: Path) -> list[Path]:
     """Return all work trees of the repository at `top`, the main one and `top` included.
 

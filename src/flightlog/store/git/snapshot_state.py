@@ -32,6 +32,8 @@ from flightlog.store.git.plain_files import (
     Stamp,
     StampTable,
     apply_stamps,
+    check_inside,
+    clear_conflicts,
     dump_stamps,
     git_mode,
     group_names,
@@ -44,9 +46,9 @@ from flightlog.store.git.plain_files import (
     restore_pipes,
     scan_git_dir,
     stamp_of,
+    stat_folder,
     write_plain,
 )
-from flightlog.store.git.repository import find_common_dir
 
 OUTER = ""
 _OBJECT_BYTES_MAX = 1 << 20  # larger files, and many, are hashed by git: it streams, into one pack
@@ -108,24 +110,14 @@ class _StateTables(Struct):
 
     index: IndexIdentity = None
     stamps: StampTable = field(default_factory=StampTable)
-    recent: dict[str, Stamp] = field(default_factory=dict)  # of files written just before
-    folders: dict[str, int] = field(default_factory=dict)
+    recent: dict[str, Stamp] = field(default_factory=dict)  # of files changed just before
+    folders: dict[str, Stamp] = field(default_factory=dict)  # parents before their children
+    # Directories with a `.git`; git does not list a copy's linked work tree, which names the original.
+    nested: dict[str, None] = field(default_factory=dict)
     inodes: dict[str, int] = field(default_factory=dict)  # of files with several names
     specials: dict[str, Stamp] = field(default_factory=dict)  # pipes and sockets, with their kind
     git_dirs: dict[str, GitDirTable] = field(default_factory=dict)
     scanned_ns: int = 0
-
-
-def find_outer_git_dir(work_tree: Path) -> Path | None:
-    """Return the git directory of `work_tree` if it is outside: a linked work tree, a subdirectory."""
-    top = next((top for top in (work_tree, *work_tree.parents) if (top / ".git").exists()), None)
-    if top is None or (
-        top == work_tree and (top / ".git").is_dir() and not (top / ".git").is_symlink()
-    ):
-        return None
-    common = find_common_dir(top)
-    is_outside = not common.is_relative_to(work_tree.resolve())
-    return common if is_outside and (common / "HEAD").is_file() else None
 
 
 class StateRecorder:
@@ -148,7 +140,6 @@ class StateRecorder:
     def save_state(
         self,
         changed: Iterable[str],
-        nested: Collection[str],
         index: tuple[Callable[[], Iterable[str]], IndexIdentity],
     ) -> StateNote:
         """Store the present state and return its note; the store's `sync_written` must follow.
@@ -157,15 +148,17 @@ class StateRecorder:
         identifies the index that the last snapshot left.
         """
         list_files, left = index
-        links = dict(self._read_links(nested))
         tables = self._tables if self._tables is not None else self._load_tables()
         if left is None or tables.index != left or len(tables.stamps.changed) > _CHANGES_MAX:
-            tables.stamps, tables.folders = StampTable(), {}
-            changed = [*list_files(), *map(_link_path, links)]
+            tables.stamps, tables.folders, tables.nested = StampTable(), {}, {}
+            changed = list_files()
             tables.inodes, tables.specials, tables.recent = {}, {}, {}
-        stamps = self._file_stamps(changed, tables)
-        self._add_stamps(tables.stamps, stamps | self._folder_stamps(tables))
-        git_dirs = dict(self._find_git_dirs(nested))
+        folders = self._folder_stamps(tables)
+        tops = (".", *tables.nested)
+        links = dict(self._read_links(tops))
+        stamps = self._file_stamps([*changed, *map(_link_path, links)], tables)
+        self._add_stamps(tables.stamps, stamps | folders)
+        git_dirs = dict(self._find_git_dirs(tops))
         tables.git_dirs = {name: tables.git_dirs.get(name, GitDirTable()) for name in git_dirs}
         notes = [
             self._save_git_dir(name, path, tables.git_dirs[name]) for name, path in git_dirs.items()
@@ -207,7 +200,10 @@ class StateRecorder:
         if note is None:
             return
         names = {git_dir.where for git_dir in note.git_dirs} | set(note.links)
+        inside = [f"{name}/" for name in names - {".", OUTER}]
+        inside += [name for group in note.hard_links for name in group]
         with os_errors_as_unavailable(self._work_tree):
+            check_inside(self._work_tree, [*inside, *note.specials])
             for folder in self._folder_stamps(_StateTables()):
                 if (folder.rstrip("/") or ".") not in names:
                     remove_new_repository(self._work_tree / folder.strip("/") / ".git")
@@ -227,16 +223,16 @@ class StateRecorder:
             stamped = {*files, *map(_link_path, note.links)}
             apply_stamps(self._work_tree, self._read_stamps(note.stamps), stamped, present)
 
-    def _find_git_dirs(self, nested: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    def _find_git_dirs(self, tops: Iterable[str]) -> Iterator[tuple[str, Path]]:
         if self._outer is not None:
             yield OUTER, self._outer
-        for name in (".", *nested):
+        for name in tops:
             path = self._work_tree / name / ".git"
             if path.is_dir() and not path.is_symlink() and (path / "HEAD").is_file():
                 yield name, path
 
-    def _read_links(self, nested: Iterable[str]) -> Iterator[TreeEntry]:
-        for name in (".", *nested):
+    def _read_links(self, tops: Iterable[str]) -> Iterator[TreeEntry]:
+        for name in tops:
             path = self._work_tree / name / ".git"
             if path.is_symlink():
                 yield name, f"{SYMLINK}{path.readlink()}"
@@ -246,62 +242,62 @@ class StateRecorder:
     def _file_stamps(self, changed: Iterable[str], tables: _StateTables) -> dict[str, Stamp]:
         """Return the stamps of the files that changed.
 
-        A file that is written twice in a second with the same content is unchanged to git, which
-        compares whole seconds: the stamps of the last second are read again.
+        A file that changes twice in a second and keeps its size is unchanged to git, which
+        compares whole seconds: the stamps of the last second are read again, as are those of `.git`
+        files, which git does not list.
         """
         recent_ns = time.time_ns() - _GIT_TIME_NS
-        stamps = {path: stamp for path in changed if (stamp := self._stamp(path, tables.inodes))}
-        for path, known in tables.recent.items():
-            stamp = self._stamp(path, tables.inodes)
-            if path not in stamps and stamp is not None and stamp != known:
+        known, tables.recent = tables.recent, {}
+        stamps = {}
+        for path in {*changed, *known}:
+            tables.inodes.pop(path, None)
+            try:
+                status = (self._work_tree / path).lstat()
+            except OSError:
+                continue
+            if status.st_nlink > 1:
+                tables.inodes[path] = status.st_ino
+            stamp = stamp_of(status)
+            if stamp != known.get(path):
                 stamps[path] = stamp
-        tables.recent = {
-            path: stamp for path, stamp in (tables.recent | stamps).items() if stamp[0] >= recent_ns
-        }
+            if status.st_ctime_ns >= recent_ns or path.rpartition("/")[2] == ".git":
+                tables.recent[path] = stamp
         return stamps
-
-    def _stamp(self, path: str, inodes: dict[str, int]) -> Stamp | None:
-        inodes.pop(path, None)
-        try:
-            status = (self._work_tree / path).lstat()
-        except OSError:
-            return None
-        if status.st_nlink > 1:
-            inodes[path] = status.st_ino
-        return stamp_of(status)
 
     def _folder_stamps(self, tables: _StateTables) -> dict[str, Stamp]:
         """Return the directories that changed; a new one is found by the time of its parent."""
         stamps: dict[str, Stamp] = {}
         now = time.time_ns()
-        pending = list(tables.folders) or [""]
+        pending = [*reversed(tables.folders)] or [""]
         top = os.path.join(self._work_tree, "")  # noqa: PTH118 - a `Path` costs more than the stat
         while pending:
             folder = pending.pop()
-            known = tables.folders.get(folder, -1)
-            try:
-                status = os.lstat(top + folder)
-            except OSError:
-                tables.folders.pop(folder, None)
+            known = tables.folders.pop(folder, GONE)
+            status = stat_folder(top, folder, tables.folders)
+            if status is None:
                 stamps[f"{folder}/"] = GONE
+                tables.nested.pop(folder, None)
                 continue
-            if status.st_mtime_ns != known:
-                tables.folders[folder] = status.st_mtime_ns
-                stamps[f"{folder}/"] = stamp_of(status)
-            elif status.st_mtime_ns < tables.scanned_ns - RACY_NS:
+            tables.folders[folder] = stamp = stamp_of(status)
+            if stamp != known:
+                stamps[f"{folder}/"] = stamp
+            elif stamp[0] < tables.scanned_ns - RACY_NS:
                 continue
             pending += self._new_folders(folder, tables)
         tables.scanned_ns = now
         return stamps
 
     def _new_folders(self, folder: str, tables: _StateTables) -> list[str]:
-        """Return the directories in `folder` that are not known, and note its pipes and sockets."""
+        """Return directories in `folder` that are not known; note its pipes, sockets and `.git`."""
         prefix, shadow, names = f"{folder}/".lstrip("/"), str(self._objects.git_dir), []
         for known in [path for path in tables.specials if path.rpartition("/")[0] == folder]:
             del tables.specials[known]
+        tables.nested.pop(folder, None)
         with suppress(OSError), os.scandir(self._work_tree / folder) as entries:
             for entry in entries:
                 path = prefix + entry.name
+                if folder and entry.name == ".git":
+                    tables.nested[folder] = None
                 if entry.is_dir(follow_symlinks=False):
                     is_watched = entry.name not in self._heavy and entry.path != shadow
                     names += [path] if is_watched and path not in tables.folders else []
@@ -357,7 +353,8 @@ class StateRecorder:
         if git_dir.is_symlink() or git_dir.is_file():
             git_dir.unlink()
         ensure_dir(git_dir, durable=False)
-        present = scan_git_dir(git_dir)
+        if clear_conflicts(git_dir, present := scan_git_dir(git_dir), set(wanted), stamps):
+            present = scan_git_dir(git_dir)
         differing = [
             path
             for path, (mode, object_id) in wanted.items()
@@ -365,6 +362,7 @@ class StateRecorder:
         ]
         # A repository is usable at every moment: objects first, then what names them.
         differing.sort(key=lambda path: (not path.startswith(OBJECTS), path == "HEAD", path))
+        check_inside(git_dir, differing)
         blobs = self._objects.read_blobs({wanted[path][1] for path in differing})
         for path in differing:
             mode, object_id = wanted[path]

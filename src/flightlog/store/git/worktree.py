@@ -4,6 +4,7 @@ Git walks the work tree, which costs little more than a stat of every file; only
 names are examined here, so the cost of a step depends on its changes. Nothing is written.
 """
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -174,15 +175,16 @@ class SnapshotNote(Struct, frozen=True):
 def snapshot_message(name: str, status: WorkTreeStatus, state: str) -> bytes:
     """Return the message of a snapshot's commit: its name, a note, and the note of its state."""
     note = SnapshotNote(status.omitted_files[:100], status.nested_repositories)
-    return name.encode() + b"\n" + msgspec.json.encode(note) + b"\n" + state.encode() + b"\n"
+    line = json.dumps(msgspec.to_builtins(note))  # file names that are not UTF-8 need this encoder
+    return f"{name}\n{line}\n{state}\n".encode()
 
 
 def read_snapshot_note(message: bytes) -> SnapshotNote:
     """Return the note in a commit's message; an empty one if it cannot be read."""
     _, line, state, *_ = [*message.split(b"\n"), b"", b"", b""]
     try:
-        note = msgspec.json.decode(line or b"{}", type=SnapshotNote)
-    except UNREADABLE:
+        note = msgspec.convert(json.loads(line or b"{}"), SnapshotNote)
+    except (*UNREADABLE, ValueError):
         note = SnapshotNote()
     return replace(note, state=load_note(state))
 
