@@ -5,7 +5,6 @@ responses, so that the profiles add up to the total. Pure functions.
 """
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -14,7 +13,6 @@ from flightlog.live.state import (
     AuthProfile,
     Billing,
     Forecast,
-    RuntimeState,
     Thresholds,
     VendorLimits,
 )
@@ -26,10 +24,6 @@ from flightlog.usage.report import PACE_LEAST_MS
 LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
 # Cents are rounded where they are shown, so that sums are those of the usage report.
 COST_DIGITS = 4
-_ADDED = (
-    *("cost_today", "burn_rate_per_hour", "block_cost_usd", "week_cost_usd"),
-    *("total_tokens", "tokens_per_minute"),
-)
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
 HOURS_SHOWN = 24
@@ -169,29 +163,6 @@ def newest_limits(reported: Iterable[VendorLimits | None], now_ms: int) -> Vendo
         is_over = last is not None and last.resets_at is not None and last.resets_at <= now_ms
         setattr(newest, name, None if is_over else last)
     return newest if newest != VendorLimits() else None
-
-
-def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
-    """Return one profile per account: costs of all directories add up, the newest limits count.
-
-    Without a fingerprint the profiles of two directories stay two.
-    """
-    merged: dict[tuple[int, str], AuthProfile] = {}
-    for number, state in enumerate(states):
-        for profile in state.auth_profiles:
-            account = profile.billing_fingerprint
-            key = (-1, account) if account else (number, profile.profile_id)
-            if key not in merged:
-                merged[key] = deepcopy(profile)
-                continue
-            bill, more = merged[key].billing, profile.billing
-            for name in _ADDED:
-                setattr(bill, name, (getattr(bill, name) or 0) + (getattr(more, name) or 0))
-            bill.last_fetched = max(bill.last_fetched, more.last_fetched)
-            bill.limits = newest_limits([bill.limits, more.limits], bill.last_fetched)
-            bill.block_end = bill.block_end or more.block_end
-            bill.forecast = bill.forecast or more.forecast
-    return list(merged.values())
 
 
 def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from flightlog.agents.claude_code.hooks import QUESTION_TOOLS
-from flightlog.live.billing import LIMIT_NAMES, merge_accounts, rank_profiles, switch_advice
+from flightlog.live.accounts import merge_accounts
+from flightlog.live.billing import LIMIT_NAMES, rank_profiles, switch_advice
 from flightlog.live.collector import LiveState
 from flightlog.live.health import ORPHANED, RESTING, STARTING, WAITING, WORKING
 from flightlog.live.layout import format_age

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from flightlog.agents.claude_code.hooks import ClientStatus
+from flightlog.live.accounts import LedgerPlace
 from flightlog.live.billing import (
     SAME_WINDOW_MS,
     WEEK_MS,
@@ -69,14 +70,6 @@ class ProfileHints(NamedTuple):
     project: str
     week_reset_ms: int = 0
     now_ms: int = 0
-
-
-class LedgerPlace(NamedTuple):
-    """The directory of a ledger, the time, and the profiles of all other directories."""
-
-    config_dir: str
-    now_ms: int
-    others: Sequence[AuthProfile] = ()
 
 
 def match_profile(
@@ -206,6 +199,7 @@ class ProfileLedger:
         self.profiles = {profile.profile_id: profile for profile in state.auth_profiles}
         self.events: list[Event] = []
         self.session_usd: dict[str, float] = {}
+        self.account_payments: dict[str, list[Payment]] = {}
         self._segment_usd: dict[tuple[str, int], float] = defaultdict(float)
 
     def apply_edits(self) -> None:
@@ -266,7 +260,10 @@ class ProfileLedger:
     def bill_profiles(
         self, digests: Iterable[UsageDigest], load_rows: LoadRows, zone: tzinfo
     ) -> list[AuthProfile]:
-        """Compute the billing of each profile; `load_rows` returns the responses of a session."""
+        """Compute the billing of each profile; `load_rows` returns the responses of a session.
+
+        An account's figures are those of all directories; `account_payments` gets those of this.
+        """
         payments: dict[str, list[Payment]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
         for digest in digests:
@@ -282,12 +279,15 @@ class ProfileLedger:
             budget = own.cost_block_usd or everywhere.cost_block_usd
             samples = self.observer.samples.get(name, ())
             limits = ProfileLimits(self._newest_limits(profile), samples, budget)
-            last_ms = max((payment.last_ms for payment in payments[name]), default=0)
+            if account := profile.billing_fingerprint:
+                self.account_payments[account] = payments[name]
+            paid = [*payments[name], *self.place.paid_elsewhere.get(account or "", ())]
+            last_ms = max((payment.last_ms for payment in paid), default=0)
             # What an older program counted stays until this profile is used again.
             if profile.billing.cost_source == MIGRATED and last_ms <= profile.billing.last_fetched:
                 with_freshness(profile, self.now_ms)
             else:
-                profile.billing = compute_billing(payments[name], limits, self.now_ms, zone)
+                profile.billing = compute_billing(paid, limits, self.now_ms, zone)
                 profile.metadata.total_sessions = len(sessions[name])
             profile.metadata.last_used = max(profile.metadata.last_used or 0, last_ms) or None
         return list(self.profiles.values())
