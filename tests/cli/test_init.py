@@ -328,6 +328,25 @@ def test_uninstall_finds_what_init_wrote_before_any_session(machine, tmp_path):
     assert all(Path(leftover["path"]).exists() for leftover in report["leftovers"])
 
 
+def test_uninstall_names_a_project_that_was_moved_and_removes_it_there(machine, tmp_path):
+    top, moved = tmp_path / "new", tmp_path / "moved"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    before = contents(top)
+    init(machine, "--project", "--yes", cwd=top)
+    top.rename(moved)
+
+    first = uninstall(machine, "--yes", cwd=tmp_path)
+    second = uninstall(machine, "--yes", cwd=moved)
+
+    expected = f"  a project that is no longer there: {top}\n    flightlog uninstall --yes"
+    assert expected in first.stdout
+    assert "@@" not in first.stdout + second.stdout  # no diffs: a summary
+    assert second.returncode == 0
+    after = contents(moved)
+    assert [after[moved / path.relative_to(top)] for path in before] == list(before.values())
+    assert len(after) == len(before)
+
+
 def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, project, tmp_path):
     program = {**machine, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{machine['PATH']}"}
     words = [*FLIGHTLOG, "dataset", "install-hooks"]
