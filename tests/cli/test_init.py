@@ -177,6 +177,14 @@ def test_a_project_in_git_gets_the_guard_once_and_keeps_its_own_hooks(machine, t
     assert not (project / ".git/hooks/pre-push").exists()
 
 
+@pytest.mark.parametrize("option", ["--dataset", "--words"])
+def test_a_dataset_without_project_is_refused_before_anything_is_written(machine, option):
+    done = init(machine, option, "--yes")
+
+    assert (done.returncode, settings(machine).exists()) == (2, False)
+    assert "flightlog init --project --dataset" in done.stderr
+
+
 def test_no_guard_is_installed_unasked(machine, tmp_path):
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)

@@ -22,7 +22,7 @@ from flightlog.cli.output import (
     print_table,
     repeat_command,
 )
-from flightlog.model.errors import Unavailable
+from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import make_inert, pluralize
@@ -182,6 +182,9 @@ def init(*, agent: str, scope: str, dataset: bool | None, words: bool | None, **
     from flightlog.store.directories import ensure_writable, find_existing
 
     runtime, options = open_runtime(), InitFlags(**flags)
+    if (dataset or words) and scope != "project":
+        hint = "flightlog init --project --dataset"
+        raise Invalid("--dataset and --words are for one project", hint=hint)
     if not options.remove:
         ensure_writable(Path(runtime.data_dir))
         present = find_existing(Path(runtime.data_dir))
