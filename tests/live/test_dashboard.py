@@ -9,6 +9,7 @@ from flightlog.live.collector import LiveState
 from flightlog.live.dashboard import build_dashboard, format_countdown
 from flightlog.live.dashboard_text import TextStyle, dashboard_lines, percent_bar, sparkline
 from flightlog.live.state import (
+    MIGRATED,
     AuthProfile,
     Billing,
     ContextUsage,
@@ -153,6 +154,28 @@ def test_costs_of_directories_add_up_by_the_hour():
 
     assert board.hourly_costs == (0.0, 2.0, 8.0)
     assert sparkline(board.hourly_costs) == "▁▃█"
+
+
+def test_a_crashed_session_does_not_count_as_running():
+    states = lives(sessions=3)
+    for session in states[0].state.sessions[:2]:
+        session.health.lifecycle = "orphaned"
+    heads = [board_lines(states, 140)[0].text]
+    states[0].state.sessions.pop()
+    heads.append(board_lines(states, 140)[0].text)
+
+    assert "  1 running, 2 crashed  " in heads[0]
+    assert "  nothing runs, 2 crashed  " in heads[1]
+
+
+def test_old_figures_of_an_older_program_have_their_date_and_are_not_of_today():
+    old = Billing(17.03, 13.23, last_fetched=NOW_MS - 30 * 24 * HOUR_MS, cost_source=MIGRATED)
+    state = RuntimeState([AuthProfile("default", "Primary Account", old)], [])
+
+    head, line, *_ = board_lines([LiveState("/config", state, "", NOW_MS, {})], 140)
+
+    assert "today $0.00  $0.00/h" in head.text
+    assert line.text == "Primary Account  $17.03 on 16 Oct 2026  week -"
 
 
 def test_bars_and_countdowns_are_exact():

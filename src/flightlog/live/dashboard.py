@@ -16,7 +16,9 @@ from flightlog.live.health import ORPHANED, RESTING, STARTING, WAITING, WORKING
 from flightlog.live.layout import format_age
 from flightlog.live.observe import RecentSession
 from flightlog.live.state import (
+    MIGRATED,
     AuthProfile,
+    Billing,
     RuntimeSession,
     SessionActivity,
     SessionCost,
@@ -81,12 +83,17 @@ class Dashboard(Struct, frozen=True):
     @property
     def today_usd(self) -> float:
         """The cost of today, over all accounts."""
-        return sum(account.profile.billing.cost_today for account in self.accounts)
+        return sum(bill.cost_today for bill in self._bills)
 
     @property
     def burn_usd(self) -> float:
         """The cost per hour now, over all accounts."""
-        return sum(account.profile.billing.burn_rate_per_hour for account in self.accounts)
+        return sum(bill.burn_rate_per_hour for bill in self._bills)
+
+    @property
+    def _bills(self) -> list[Billing]:
+        bills = [account.profile.billing for account in self.accounts]
+        return [bill for bill in bills if is_current(bill)]
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -117,6 +124,11 @@ def build_dashboard(
         tuple(f"{live.config_dir}/{FOLDER}/{NAME}: {live.error}" for live in lives if live.error),
         switch_advice(profiles),
     )
+
+
+def is_current(bill: Billing) -> bool:
+    """Return whether figures are ours, or those that an older program counted just now."""
+    return bill.is_fresh or bill.cost_source != MIGRATED
 
 
 def format_elapsed(ms: int) -> str:
