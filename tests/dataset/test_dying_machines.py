@@ -151,9 +151,9 @@ def test_a_misspelled_consent_costs_no_rows_and_is_named_at_the_start(tmp_path, 
     captured = capture_sessions(tmp_path, origin, 1, FLIGHTLOG_TRUST="wrods, push")
 
     assert captured == [(((None, None),), 1, 1)]
-    said = {}
+    notices = {}
     for value in ("wrods, push", "words push,rows", "*", ""):
-        env = surroundings(make_bench(tmp_path / f"start{len(said)}"), "http://127.0.0.1:9")
+        env = surroundings(make_bench(tmp_path / f"start{len(notices)}"), "http://127.0.0.1:9")
         ran = subprocess.run(
             [origin / "scripts/ml-session-capture-hook.sh", "SessionStart"],
             input=b"{}",
@@ -161,9 +161,9 @@ def test_a_misspelled_consent_costs_no_rows_and_is_named_at_the_start(tmp_path, 
             capture_output=True,
             check=True,
         )
-        said[value] = json.loads(ran.stdout)["systemMessage"] if ran.stdout else ""
+        notices[value] = json.loads(ran.stdout)["systemMessage"] if ran.stdout else ""
     only = "FLIGHTLOG_TRUST allows nothing, because it may hold only: rows, words, push"
-    assert said == {"wrods, push": only, "words push,rows": "", "*": only, "": ""}
+    assert notices == {"wrods, push": only, "words push,rows": "", "*": only, "": ""}
 
 
 @pytest.mark.parametrize(

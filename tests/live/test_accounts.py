@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from flightlog.hooks import payload_log, writer
-from flightlog.live.accounts import merge_accounts
+from flightlog.live.billing import merge_accounts
 from flightlog.live.service import (
     collect_here,
     find_known_config_dirs,

@@ -9,7 +9,6 @@ from flightlog.live.collector import LiveState
 from flightlog.live.dashboard import build_dashboard, format_countdown
 from flightlog.live.dashboard_text import TextStyle, dashboard_lines, percent_bar, sparkline
 from flightlog.live.state import (
-    MIGRATED,
     AuthProfile,
     Billing,
     ContextUsage,
@@ -166,16 +165,6 @@ def test_a_crashed_session_does_not_count_as_running():
 
     assert "  1 running, 2 crashed  " in heads[0]
     assert "  nothing runs, 2 crashed  " in heads[1]
-
-
-def test_old_figures_of_an_older_program_have_their_date_and_are_not_of_today():
-    old = Billing(17.03, 13.23, last_fetched=NOW_MS - 30 * 24 * HOUR_MS, cost_source=MIGRATED)
-    state = RuntimeState([AuthProfile("default", "Primary Account", old)], [])
-
-    head, line, *_ = board_lines([LiveState("/config", state, "", NOW_MS, {})], 140)
-
-    assert "today $0.00  $0.00/h" in head.text
-    assert line.text == "Primary Account  $17.03 on 16 Oct 2026  week -"
 
 
 def test_bars_and_countdowns_are_exact():

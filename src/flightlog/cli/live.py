@@ -77,8 +77,7 @@ def state(*, as_json: bool) -> int:
 @json_option("Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
     """List billing profiles, least used first."""
-    from flightlog.live.accounts import merge_accounts
-    from flightlog.live.billing import rank_profiles
+    from flightlog.live.billing import merge_accounts, rank_profiles
     from flightlog.live.service import collect_here, redact_for_output
     from flightlog.live.state import to_wire
 

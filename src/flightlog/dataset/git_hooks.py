@@ -46,19 +46,12 @@ if ! command -v flightlog >/dev/null 2>&1; then
     [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSING}"}}'
     exit 0
 fi
-set -f
-IFS=', '
-for word in ${VARIABLE}; do
-    case $word in
-    {" | ".join(GRANTS)}) ;;
-    *)
-        unset {VARIABLE}
-        [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSPELLED}"}}'
-        break
-        ;;
-    esac
+for word in $(echo "${VARIABLE}" | tr , ' '); do
+    case $word in {" | ".join(GRANTS)}) continue ;; esac
+    unset {VARIABLE}
+    [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSPELLED}"}}'
+    break
 done
-unset IFS
 capture() {{ flightlog dataset session sync-to-jsonl --hook >/dev/null 2>&1; }}
 case "$1" in
 SessionStart) ;;

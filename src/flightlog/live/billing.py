@@ -4,15 +4,18 @@ Input are usage buckets and the profile switches. A bucket that spans a switch i
 responses, so that the profiles add up to the total. Pure functions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, pairwise
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from flightlog.live.state import (
     AuthProfile,
     Billing,
     Forecast,
+    RuntimeState,
     Thresholds,
     VendorLimits,
 )
@@ -62,6 +65,18 @@ class ProfileLimits(NamedTuple):
     limits: VendorLimits | None
     samples: Sequence[LimitSample]
     budget_usd: float | None = None
+
+
+class LedgerPlace(NamedTuple):
+    """The directory of a ledger, the time, and the profiles of all other directories.
+
+    `paid_elsewhere` are the payments of each account in each of those directories.
+    """
+
+    config_dir: str
+    now_ms: int
+    others: Sequence[AuthProfile] = ()
+    paid_elsewhere: Sequence[Mapping[str, Sequence[Payment]]] = ()
 
 
 def divide_bucket(
@@ -163,6 +178,26 @@ def newest_limits(reported: Iterable[VendorLimits | None], now_ms: int) -> Vendo
         is_over = last is not None and last.resets_at is not None and last.resets_at <= now_ms
         setattr(newest, name, None if is_over else last)
     return newest if newest != VendorLimits() else None
+
+
+def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
+    """Return one profile per account: of its directories' figures, the newest count.
+
+    Without a fingerprint the profiles of two directories stay two.
+    """
+    merged: dict[tuple[int, str], AuthProfile] = {}
+    for number, state in enumerate(states):
+        for profile in state.auth_profiles:
+            account = profile.billing_fingerprint
+            key = (-1, account) if account else (number, profile.profile_id)
+            first = merged.setdefault(key, replace(profile))
+            bill, newer = first.billing, profile.billing
+            # Of two that were collected together, the later one knows the payments of the other.
+            if newer.last_fetched >= bill.last_fetched:
+                first.billing = replace(newer)
+            limits = [bill.limits, newer.limits]
+            first.billing.limits = newest_limits(limits, first.billing.last_fetched)
+    return list(merged.values())
 
 
 def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:

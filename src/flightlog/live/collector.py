@@ -17,8 +17,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
-from flightlog.live.accounts import read_ledger_place, save_payments
-from flightlog.live.billing import COST_DIGITS, find_cost_issues, sum_hourly_costs
+from flightlog.live.billing import COST_DIGITS, LedgerPlace, find_cost_issues, sum_hourly_costs
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
 from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
@@ -148,11 +147,7 @@ class LiveCollector:
                 back_up(folder / layout.SHARED, (folder / layout.SHARED).read_bytes())
             runtime_state.migrate_billing(folder, now_ms, old)
         before = runtime_state.load_state(folder, now_ms)
-        others = [path for path in self.where.peers if path != self.where.config_dir]
-        place = read_ledger_place(
-            str(self.where.config_dir), [path / FOLDER for path in others], now_ms
-        )
-        ledger = ProfileLedger(before.state, self.history, self.observer, place)
+        ledger = ProfileLedger(before.state, self.history, self.observer, self._ledger_place())
         ledger.apply_edits()
         digests = self.archive.usage_pipeline.session_digests(self.recordings)
         self.projects = {digest.session: digest.project for digest in digests}
@@ -179,11 +174,16 @@ class LiveCollector:
             self.observer.cleanup_ms = now_ms
         path = folder / runtime_state.OWN / "memory.bin"
         files.replace_file(path, msgspec.msgpack.encode(self.observer), durable=False)
-        if len(self.where.peers) > 1:
-            save_payments(folder, ledger.account_payments)
         counts = (live.changed_count, len(update.removed))
         log_line(folder, layout.log_entry(live.state, live.error, counts, now_ms))
         return live
+
+    def _ledger_place(self) -> LedgerPlace:
+        peers = [path / FOLDER for path in self.where.peers if path != self.where.config_dir]
+        states = [runtime_state.read_state(folder, self.now_ms) for folder in peers]
+        others = [profile for state in states for profile in state.auth_profiles]
+        paid = [_load_observer(folder).payments for folder in peers]
+        return LedgerPlace(str(self.where.config_dir), self.now_ms, others, paid)
 
     def _observe_sessions(self, ledger: ProfileLedger) -> list[ObservedSession]:
         """Bring every known session up to date and return the live ones."""

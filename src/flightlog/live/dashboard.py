@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from flightlog.agents.claude_code.hooks import QUESTION_TOOLS
-from flightlog.live.accounts import merge_accounts
-from flightlog.live.billing import LIMIT_NAMES, rank_profiles, switch_advice
+from flightlog.live.billing import LIMIT_NAMES, merge_accounts, rank_profiles, switch_advice
 from flightlog.live.collector import FOLDER, LiveState
 from flightlog.live.health import ORPHANED, RESTING, STARTING, WAITING, WORKING
 from flightlog.live.layout import format_age
 from flightlog.live.observe import RecentSession
 from flightlog.live.state import (
-    MIGRATED,
     AuthProfile,
-    Billing,
     RuntimeSession,
     SessionActivity,
     SessionCost,
@@ -83,17 +80,12 @@ class Dashboard(Struct, frozen=True):
     @property
     def today_usd(self) -> float:
         """The cost of today, over all accounts."""
-        return sum(bill.cost_today for bill in self._bills)
+        return sum(account.profile.billing.cost_today for account in self.accounts)
 
     @property
     def burn_usd(self) -> float:
         """The cost per hour now, over all accounts."""
-        return sum(bill.burn_rate_per_hour for bill in self._bills)
-
-    @property
-    def _bills(self) -> list[Billing]:
-        bills = [account.profile.billing for account in self.accounts]
-        return [bill for bill in bills if is_current(bill)]
+        return sum(account.profile.billing.burn_rate_per_hour for account in self.accounts)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -124,11 +116,6 @@ def build_dashboard(
         tuple(f"{live.config_dir}/{FOLDER}/{NAME}: {live.error}" for live in lives if live.error),
         switch_advice(profiles),
     )
-
-
-def is_current(bill: Billing) -> bool:
-    """Return whether figures are ours, or those that an older program counted just now."""
-    return bill.is_fresh or bill.cost_source != MIGRATED
 
 
 def format_elapsed(ms: int) -> str:

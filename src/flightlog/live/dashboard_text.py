@@ -15,7 +15,6 @@ from flightlog.live.dashboard import (
     LimitBar,
     format_countdown,
     format_elapsed,
-    is_current,
 )
 from flightlog.live.health import ORPHANED
 from flightlog.model.addresses import unique_prefixes
@@ -148,9 +147,7 @@ def _account_lines(account: AccountRow, now_ms: int, style: TextStyle) -> list[D
     bill = account.profile.billing
     label = one_line(account.profile.label, 24)
     week = "-" if bill.week_cost_usd is None else f"${bill.week_cost_usd:,.2f}"
-    day = "today " if is_current(bill) else ""
-    date = "" if day else _format_clock(bill.last_fetched, " on %d %b %Y", style.zone)
-    costs = f"{day}${bill.cost_today:,.2f}{date}  week {week}"
+    costs = f"today ${bill.cost_today:,.2f}  week {week}"
     if (bill.block_end or 0) > now_ms:
         costs += f"  block ${bill.block_cost_usd or 0:,.2f}  ${bill.burn_rate_per_hour:,.2f}/h"
         if not account.bars:

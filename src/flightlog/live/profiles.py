@@ -11,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from fnmatch import fnmatch
+from itertools import chain
 from os.path import expanduser  # unlike that of `Path`, it raises for no text
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
 from flightlog.agents.claude_code.hooks import ClientStatus
-from flightlog.live.accounts import LedgerPlace
 from flightlog.live.billing import (
     SAME_WINDOW_MS,
     WEEK_MS,
+    LedgerPlace,
     Payment,
     ProfileLimits,
     compute_billing,
@@ -199,7 +200,6 @@ class ProfileLedger:
         self.profiles = {profile.profile_id: profile for profile in state.auth_profiles}
         self.events: list[Event] = []
         self.session_usd: dict[str, float] = {}
-        self.account_payments: dict[str, list[Payment]] = {}
         self._segment_usd: dict[tuple[str, int], float] = defaultdict(float)
 
     def apply_edits(self) -> None:
@@ -260,10 +260,7 @@ class ProfileLedger:
     def bill_profiles(
         self, digests: Iterable[UsageDigest], load_rows: LoadRows, zone: tzinfo
     ) -> list[AuthProfile]:
-        """Compute the billing of each profile; `load_rows` returns the responses of a session.
-
-        An account's figures are those of all directories; `account_payments` gets those of this.
-        """
+        """Compute the billing of each profile; `load_rows` returns the responses of a session."""
         payments: dict[str, list[Payment]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
         for digest in digests:
@@ -280,8 +277,10 @@ class ProfileLedger:
             samples = self.observer.samples.get(name, ())
             limits = ProfileLimits(self._newest_limits(profile), samples, budget)
             if account := profile.billing_fingerprint:
-                self.account_payments[account] = payments[name]
-            paid = [*payments[name], *self.place.paid_elsewhere.get(account or "", ())]
+                self.observer.payments[account] = payments[name]
+            # An account pays in all directories.
+            elsewhere = (paid.get(account or "", ()) for paid in self.place.paid_elsewhere)
+            paid = list(chain(payments[name], *elsewhere))
             last_ms = max((payment.last_ms for payment in paid), default=0)
             # What an older program counted stays until this profile is used again.
             if profile.billing.cost_source == MIGRATED and last_ms <= profile.billing.last_fetched:

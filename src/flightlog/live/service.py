@@ -12,8 +12,7 @@ from flightlog.agents.claude_code.files import find_config_dirs, has_sessions, n
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.hooks.statusline_segments import TEMPLATE, StatusStyle, render_line, render_widths
 from flightlog.hooks.writer import DIRECTORIES, DIRECTORIES_BYTES_MAX
-from flightlog.live.accounts import merge_accounts
-from flightlog.live.billing import rank_profiles, switch_advice
+from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.cleanup import archive_removed, clean_up
 from flightlog.live.collector import (
     CollectDepth,

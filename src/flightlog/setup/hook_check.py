@@ -79,12 +79,10 @@ def describe_registration(settings: Path) -> str:
 
 def list_init_notes(before: bytes | None, *, statusline: bool) -> list[str]:
     """Return what a person should know about the settings to which `init` adds hooks."""
-    notes = []
-    if statusline and has_other_status_line(before):
-        notes.append("your own status line is kept; to preview ours: flightlog live statusline")
-    if _has_hooks_off(before):
-        notes.append(f"{_HOOKS_OFF}: remove {_OFF_KEY} from the settings")
-    return notes
+    own = "your own status line is kept; to preview ours: flightlog live statusline"
+    off = f"{_HOOKS_OFF}: remove {_OFF_KEY} from the settings"
+    notes = [own] if statusline and has_other_status_line(before) else []
+    return notes + ([off] if _has_hooks_off(before) else [])
 
 
 def _has_hooks_off(data: bytes | None) -> bool:
