@@ -177,6 +177,14 @@ def test_a_project_in_git_gets_the_guard_once_and_keeps_its_own_hooks(machine, t
     assert not (project / ".git/hooks/pre-push").exists()
 
 
+@pytest.mark.parametrize("option", ["--dataset", "--words"])
+def test_a_dataset_without_project_is_refused_before_anything_is_written(machine, option):
+    done = init(machine, option, "--yes")
+
+    assert (done.returncode, settings(machine).exists()) == (2, False)
+    assert "flightlog init --project --dataset" in done.stderr
+
+
 def test_no_guard_is_installed_unasked(machine, tmp_path):
     project = tmp_path / "project"
     subprocess.run(["git", "init", "-q", str(project)], check=True)
@@ -326,6 +334,25 @@ def test_uninstall_finds_what_init_wrote_before_any_session(machine, tmp_path):
     assert contents(top) == before
     assert not (other / "settings.json").exists()
     assert all(Path(leftover["path"]).exists() for leftover in report["leftovers"])
+
+
+def test_uninstall_names_a_project_that_was_moved_and_removes_it_there(machine, tmp_path):
+    top, moved = tmp_path / "new", tmp_path / "moved"
+    subprocess.run(["git", "init", "-q", str(top)], check=True)
+    before = contents(top)
+    init(machine, "--project", "--yes", cwd=top)
+    top.rename(moved)
+
+    first = uninstall(machine, "--yes", cwd=tmp_path)
+    second = uninstall(machine, "--yes", cwd=moved)
+
+    expected = f"  a project that is no longer there: {top}\n    flightlog uninstall --yes"
+    assert expected in first.stdout
+    assert "@@" not in first.stdout + second.stdout  # no diffs: a summary
+    assert second.returncode == 0
+    after = contents(moved)
+    assert [after[moved / path.relative_to(top)] for path in before] == list(before.values())
+    assert len(after) == len(before)
 
 
 def test_uninstall_names_the_command_that_removes_the_datasets_hooks(machine, project, tmp_path):

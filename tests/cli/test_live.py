@@ -106,13 +106,15 @@ def test_state_reads_the_file_and_says_where_it_is_broken(desk):
     desk.yaml.write_text(desk.yaml.read_text() + "oops: [\n")
 
     bad = within(desk.config, "live", "state")
+    shown = within(desk.config, "status")
 
     assert (good.code, json.loads(good.out)[0]["state"]["authProfiles"][0]["profileId"]) == (
         0,
         "default",
     )
     assert bad.code == 3
-    assert "left unchanged: line " in bad.err
+    assert f"left unchanged: {desk.yaml}: line " in bad.err
+    assert f"not read: {desk.yaml}: line " in shown.out
 
 
 def test_cleanup_moves_old_sessions_to_a_compressed_archive(desk):

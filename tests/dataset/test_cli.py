@@ -202,6 +202,17 @@ def test_own_settings_alone_put_no_words_into_a_clone(ground):
     assert ground.rows("chat")[0]["input"] is None
 
 
+def test_words_count_as_allowed_only_with_the_settings(ground):
+    (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\n")
+    run(ground, "dataset", "session", "sync-to-jsonl")  # begins the dataset: rows are allowed
+    shown = [json.loads(run(ground, "trust", "--json").out)["dataset"]]
+    run(ground, "trust", "--yes")
+    shown.append(json.loads(run(ground, "trust", "--json").out)["dataset"])
+
+    assert [one["words"] for one in shown] == [False, True]
+    assert [one["sources"]["trust"] for one in shown] == [["rows"], ["push", "rows", "words"]]
+
+
 def test_unknown_word_in_the_environment_is_named_and_allows_nothing(ground):
     settle, asked = (
         run(make_clone(ground), *words, FLIGHTLOG_TRUST="rows,everything")

@@ -147,6 +147,25 @@ def test_the_prompt_of_a_turn_in_flight_is_captured(tmp_path, origin):
     assert [(row["input"], row["output"]) for row in rows(bench, "chat")] == [("Say one.", "")]
 
 
+def test_a_misspelled_consent_costs_no_rows_and_is_named_at_the_start(tmp_path, origin):
+    captured = capture_sessions(tmp_path, origin, 1, FLIGHTLOG_TRUST="wrods, push")
+
+    assert captured == [(((None, None),), 1, 1)]
+    notices = {}
+    for value in ("wrods, push", "words push,rows", "*", ""):
+        env = surroundings(make_bench(tmp_path / f"start{len(notices)}"), "http://127.0.0.1:9")
+        ran = subprocess.run(
+            [origin / "scripts/ml-session-capture-hook.sh", "SessionStart"],
+            input=b"{}",
+            env=env | {"CLAUDE_PROJECT_DIR": str(origin), "FLIGHTLOG_TRUST": value},
+            capture_output=True,
+            check=True,
+        )
+        notices[value] = json.loads(ran.stdout)["systemMessage"] if ran.stdout else ""
+    only = "FLIGHTLOG_TRUST allows nothing, because it may hold only: rows, words, push"
+    assert notices == {"wrods, push": only, "words push,rows": "", "*": only, "": ""}
+
+
 @pytest.mark.parametrize(
     ("event", "words"), [("SessionStart", "flightlog is not on the PATH"), ("Stop", "")]
 )

@@ -169,6 +169,44 @@ def test_label_reaches_the_account_in_every_directory(machine):
     assert [row["profile"] for row in running] == ["Blog", "Blog", "API key …0003"]
 
 
+def test_a_budget_is_that_of_the_account_in_all_directories(machine):
+    for number, end in ((2, "0003"), (3, "0002"), (4, "0002")):
+        machine.start(number, number % 2, fake_key(end))
+    for _ in range(2):
+        states = collect_here(machine.runtime(), secrets=False)
+    total = sum(session.cost.recorded_cost_usd for live in states for session in live.state.sessions
+                if session.session_id != session_id(2))  # fmt: skip
+    for desk in machine.desks:
+        text = desk.yaml.read_text().replace(
+            "thresholds:\n", f"thresholds:\n  costTodayUsd: {total}\n"
+        )
+        desk.yaml.write_text(text)
+
+    for _ in range(2):
+        states = collect_here(machine.runtime(), secrets=False)
+
+    figures = {}
+    for live in states:
+        for profile in live.state.auth_profiles:
+            bill = profile.billing
+            shown = (bill.cost_today, bill.block_cost_usd, bill.burn_rate_per_hour, bill.block_end)
+            figures.setdefault(profile.label, []).append(shown)
+    assert figures.keys() == {"API key …0002", "API key …0003"}
+    first, second = figures["API key …0002"]
+    assert first == second
+    assert first[0] == pytest.approx(total, abs=1e-4)
+    (account,) = [profile for profile in merge_accounts(live.state for live in states)
+                  if profile.label == "API key …0002"]  # fmt: skip
+    assert account.billing.cost_today == first[0]
+    issues = {session.session_id: session.health.issues
+              for live in states for session in live.state.sessions}  # fmt: skip
+    assert "Budget today 100% used" in issues[session_id(3)]
+    assert "Budget today 100% used" in issues[session_id(4)]
+    assert not any("Budget" in issue for issue in issues[session_id(2)])
+    page = json.loads((machine.desks[1].folder / f"{session_id(3)}.json").read_text())
+    assert page["billing"]["costToday"] == first[0]
+
+
 def test_an_id_of_two_accounts_is_refused(machine):
     for desk, account in enumerate(("key-aaaa", "key-bbbb")):
         place = machine.desks[desk]

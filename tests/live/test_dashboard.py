@@ -155,6 +155,18 @@ def test_costs_of_directories_add_up_by_the_hour():
     assert sparkline(board.hourly_costs) == "▁▃█"
 
 
+def test_a_crashed_session_does_not_count_as_running():
+    states = lives(sessions=3)
+    for session in states[0].state.sessions[:2]:
+        session.health.lifecycle = "orphaned"
+    heads = [board_lines(states, 140)[0].text]
+    states[0].state.sessions.pop()
+    heads.append(board_lines(states, 140)[0].text)
+
+    assert "  1 running, 2 crashed  " in heads[0]
+    assert "  nothing runs, 2 crashed  " in heads[1]
+
+
 def test_bars_and_countdowns_are_exact():
     assert percent_bar(0) == "░" * 10
     assert percent_bar(1).count("█") == 1

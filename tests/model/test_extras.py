@@ -19,21 +19,29 @@ def test_what_an_extra_brings_is_named_with_the_extra():
 
 
 @pytest.mark.parametrize(
-    ("prefix", "source", "line"),
+    ("python", "source", "line"),
     [
-        ("/usr", f"/usr/lib{SITE}", "pip install 'flightlog[sql]'"),
-        ("/h/.cache/uv/archive-v0/x", f"/h{SITE}", "uvx --from 'flightlog[sql]' flightlog"),
-        ("/h/uv/tools/flightlog", f"/h{SITE}", "uv tool install 'flightlog[sql]'"),
-        ("/h/pipx/venvs/flightlog", f"/h{SITE}", "pipx install --force 'flightlog[sql]'"),
+        ("/v/bin/python", f"/v/lib{SITE}", "'/v/bin/python' -m pip install 'flightlog[sql]'"),
         (
-            "/c/.venv",
+            "/h/.cache/uv/archive-v0/x/bin/python",
+            f"/h{SITE}",
+            "uvx --from 'flightlog[sql]' flightlog",
+        ),
+        ("/h/uv/tools/flightlog/bin/python", f"/h{SITE}", "uv tool install 'flightlog[sql]'"),
+        (
+            "/h/pipx/venvs/flightlog/bin/python",
+            f"/h{SITE}",
+            "pipx install --force 'flightlog[sql]'",
+        ),
+        (
+            "/c/.venv/bin/python",
             "/c/src/flightlog/model/errors.py",
             "'/c/.venv/bin/python' -m pip install --editable '/c[sql]'",
         ),
     ],
 )
-def test_the_line_that_adds_an_extra_fits_the_installation(prefix, source, line):
-    assert install_line("sql", prefix, source) == line
+def test_the_line_that_adds_an_extra_fits_the_installation(python, source, line):
+    assert install_line("sql", python, source) == line
 
 
 def test_a_module_that_no_extra_brings_is_a_bug_of_ours_and_stays_one():

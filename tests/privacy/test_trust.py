@@ -96,7 +96,13 @@ def test_consent_for_half_a_character_is_recorded(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "allowed"),
-    [("", set()), ("rows", {"rows"}), ("push", {"rows", "push"}), ("words,push,", set(GRANTS))],
+    [
+        ("", set()),
+        ("rows", {"rows"}),
+        ("push", {"rows", "push"}),
+        ("words,push,", set(GRANTS)),
+        ("words push", set(GRANTS)),
+    ],
 )
 def test_variable_allows_what_it_names_and_rows(value, allowed):
     assert environment_grants({"FLIGHTLOG_TRUST": value}) == allowed

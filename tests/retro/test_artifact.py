@@ -89,6 +89,25 @@ def test_page_opens_with_five_sentences_and_no_empty_chart(browser, tmp_path):
     assert page.js("document.querySelectorAll('#chart-costs').length") == 0
 
 
+def test_artifacts_have_no_secret_of_a_title_or_prompt(tmp_path):
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    write_chats(tmp_path / "export.json", 5, 12)
+    chats = json.loads((tmp_path / "export.json").read_text())
+    for number, chat in enumerate(chats):
+        chat["name"] = f"{'x' * 60} {secret}" if number % 2 else ""
+    text = json.dumps(chats).replace("Remember to", f"With {secret}, remember to")
+    (tmp_path / "export.json").write_text(text)
+    room = make_room(tmp_path)
+    analyze.read_export(room, tmp_path / "export.json")
+    analysis = analyze.analyze(room)
+
+    written = [draw_artifact(room, analysis, UTC, form).read_text() for form in ("html", "md")]
+
+    assert secret in (room.root / "state" / "digests.jsonl").read_text()
+    assert [text.find(secret[:20]) for text in written] == [-1, -1]
+    assert "x" * 60 in written[0]
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path, dark):
     digests = digests_of(chats(5, 40)[0])

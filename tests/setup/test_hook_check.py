@@ -2,7 +2,7 @@ import sys
 from pathlib import Path
 
 from flightlog.model.runtime import ConfigValue
-from flightlog.setup.hook_check import hook_findings, status_line_findings
+from flightlog.setup.hook_check import hook_findings, list_init_notes, status_line_findings
 from flightlog.setup.install import InstallOptions, apply_change, plan_install
 from flightlog.sources.hook_log import count_lost_records
 from support.hooking import payload, run_hook
@@ -32,6 +32,21 @@ def test_no_hook_broken_settings_and_missing_events_are_found(tmp_path):
 
     settings.write_text("{")
     assert "cannot be read" in whats(settings, home, tmp_path)[0]
+
+
+def test_hooks_that_the_settings_turn_off_are_found(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"disableAllHooks": true}')
+    change = plan_install(settings, ["2.1.325"], Path(sys.executable))
+    apply_change(change)
+
+    (note,) = list_init_notes(change.before, statusline=True)
+    (problem,) = hook_findings(settings, tmp_path / "home", ["2.1.325"], tmp_path / "tmp")
+
+    assert "nothing is recorded" in note
+    assert (problem.subject, problem.fix) == ("disableAllHooks", f"edit {settings}")
+    settings.write_text(settings.read_text().replace("true", "false"))
+    assert whats(settings, tmp_path / "home", tmp_path) == []
 
 
 def test_a_hook_that_points_nowhere_is_found(tmp_path):

@@ -63,6 +63,9 @@ def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     texts = [path.read_text("utf-8", "replace") for path in paths if path.is_file()]
     own_hook = any(word in text for text in texts for word in OWN_HOOKS)
     sources = row_sources(runtime, top, own_hook=own_hook)
+    risks = trust.risky_settings(repository_settings(top))
+    if not trust.open_trust(runtime).is_allowed(top, risks):
+        sources["trust"] = sources.get("trust", frozenset()) & {"rows"}  # not yet the settings
     listed = {name: sorted(sources.get(name, ())) for name in ("trust", "environment", "hook")}
     return {word: any(word in allowed for allowed in sources.values()) for word in trust.GRANTS} | {
         "sources": listed

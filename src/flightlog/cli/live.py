@@ -62,13 +62,14 @@ def state(*, as_json: bool) -> int:
         ]
         print_json([redact_for_output(runtime, state_fields) for state_fields in fields])
     for path, loaded in states:
+        name = make_inert(str(path))
         if not as_json:
             click.echo(
-                f"{make_inert(str(path))}: {pluralize(len(loaded.state.auth_profiles), 'profile')}, "
+                f"{name}: {pluralize(len(loaded.state.auth_profiles), 'profile')}, "
                 f"{pluralize(len(loaded.state.sessions), 'session')}"
             )
         if loaded.error:
-            click.echo(f"unreadable, left unchanged: {make_inert(loaded.error)}", err=True)
+            click.echo(f"unreadable, left unchanged: {name}: {make_inert(loaded.error)}", err=True)
     return 3 if any(loaded.error for _, loaded in states) else 0
 
 

@@ -309,7 +309,6 @@ def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
     from msgspec.structs import replace
 
     from flightlog.setup.init import apply_uninstall, plan_uninstall
-    from flightlog.setup.install import format_diff
 
     runtime = open_runtime()
     plan = plan_uninstall(runtime)
@@ -317,7 +316,7 @@ def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
     removals += [f"guard on commits and pushes: {project.cwd}" for project in plan.guards]
     removals += [f"section on training rows: {path}" for path in plan.instructions]
     if not as_json:
-        for line in [*map(format_diff, plan.settings), *removals]:
+        for line in removals:
             click.echo(make_inert(line))
     interactive = sys.stdin.isatty() and not as_json
     agreed = yes or dry_run or not plan.is_needed

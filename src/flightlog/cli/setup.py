@@ -22,7 +22,7 @@ from flightlog.cli.output import (
     print_table,
     repeat_command,
 )
-from flightlog.model.errors import Unavailable
+from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.model.text import make_inert, pluralize
@@ -182,6 +182,9 @@ def init(*, agent: str, scope: str, dataset: bool | None, words: bool | None, **
     from flightlog.store.directories import ensure_writable, find_existing
 
     runtime, options = open_runtime(), InitFlags(**flags)
+    if (dataset or words) and scope != "project":
+        hint = "flightlog init --project --dataset"
+        raise Invalid("--dataset and --words are for one project", hint=hint)
     if not options.remove:
         ensure_writable(Path(runtime.data_dir))
         present = find_existing(Path(runtime.data_dir))
@@ -212,9 +215,9 @@ class InitFlags(NamedTuple):
 
 def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> int:
     """Register the hook with one agent, or remove it; return the exit code."""
-    from flightlog.setup.hook_check import find_plugin
+    from flightlog.setup.hook_check import find_plugin, list_init_notes
     from flightlog.setup.init import find_hook_settings, plan_change, plan_removal, wants_guard
-    from flightlog.setup.install import InstallOptions, has_other_status_line
+    from flightlog.setup.install import InstallOptions
 
     remove, dry_run, as_json = flags.remove, flags.dry_run, flags.as_json
     label, is_default = agent_label(request.agent), request.agent == DEFAULT_AGENT
@@ -233,9 +236,8 @@ def _init_agent(runtime: Runtime, request: "InitRequest", flags: InitFlags) -> i
     change = plan_removal(runtime, request) if remove else plan_change(runtime, request, options)
     if not as_json:
         _print_diff(change, is_short=dry_run)
-    if flags.statusline and not remove and has_other_status_line(change.before):
-        message = "your own status line is kept; to preview ours: flightlog live statusline"
-        click.echo(message, err=True)
+    for note in () if remove else list_init_notes(change.before, statusline=flags.statusline):
+        click.echo(note, err=True)
     guards = flags.guard and is_default and wants_guard(runtime, request, remove=remove)
     if guards:
         outcome = "removed" if remove else "installed"

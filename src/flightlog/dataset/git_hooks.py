@@ -16,6 +16,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code import PROJECT_DIR
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.rows import BASES
+from flightlog.privacy.trust import GRANTS, VARIABLE
 from flightlog.store import files, shared_files
 from flightlog.store.git.command import PersonGit, find_hooks_folder
 from flightlog.store.git.repository import Repository, git_output, run_git
@@ -35,6 +36,7 @@ MISSING = (
     "flightlog is not on the PATH, so this session adds no training rows; "
     "to install it: uv tool install flightlog"
 )
+MISSPELLED = f"{VARIABLE} allows nothing, because it may hold only: {', '.join(GRANTS)}"
 # In the foreground where the machine may end next. A hook never installs anything: a clone may not
 # run what its repository names before a person consents.
 CAPTURE = f"""#!/bin/sh
@@ -44,6 +46,12 @@ if ! command -v flightlog >/dev/null 2>&1; then
     [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSING}"}}'
     exit 0
 fi
+for word in $(echo "${VARIABLE}" | tr , ' '); do
+    case $word in {" | ".join(GRANTS)}) continue ;; esac
+    unset {VARIABLE}
+    [ "$1" != SessionStart ] || echo '{{"systemMessage": "{MISSPELLED}"}}'
+    break
+done
 capture() {{ flightlog dataset session sync-to-jsonl --hook >/dev/null 2>&1; }}
 case "$1" in
 SessionStart) ;;

@@ -4,11 +4,12 @@ Input are usage buckets and the profile switches. A bucket that spans a switch i
 responses, so that the profiles add up to the total. Pure functions.
 """
 
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain, pairwise
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from flightlog.live.state import (
     AuthProfile,
@@ -26,10 +27,6 @@ from flightlog.usage.report import PACE_LEAST_MS
 LEAVE_AT, URGENT_AT = 80.0, 95.0  # urgency from which to switch soon, and at once
 # Cents are rounded where they are shown, so that sums are those of the usage report.
 COST_DIGITS = 4
-_ADDED = tuple(
-    "cost_today burn_rate_per_hour block_cost_usd week_cost_usd total_tokens "
-    "tokens_per_minute".split()
-)
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
 HOURS_SHOWN = 24
@@ -68,6 +65,18 @@ class ProfileLimits(NamedTuple):
     limits: VendorLimits | None
     samples: Sequence[LimitSample]
     budget_usd: float | None = None
+
+
+class LedgerPlace(NamedTuple):
+    """The directory of a ledger, the time, and the profiles of all other directories.
+
+    `paid_elsewhere` are the payments of each account in each of those directories.
+    """
+
+    config_dir: str
+    now_ms: int
+    others: Sequence[AuthProfile] = ()
+    paid_elsewhere: Sequence[Mapping[str, Sequence[Payment]]] = ()
 
 
 def divide_bucket(
@@ -172,7 +181,7 @@ def newest_limits(reported: Iterable[VendorLimits | None], now_ms: int) -> Vendo
 
 
 def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
-    """Return one profile per account: costs of all directories add up, the newest limits count.
+    """Return one profile per account: of its directories' figures, the newest count.
 
     Without a fingerprint the profiles of two directories stay two.
     """
@@ -181,16 +190,13 @@ def merge_accounts(states: Iterable[RuntimeState]) -> list[AuthProfile]:
         for profile in state.auth_profiles:
             account = profile.billing_fingerprint
             key = (-1, account) if account else (number, profile.profile_id)
-            if key not in merged:
-                merged[key] = deepcopy(profile)
-                continue
-            bill, more = merged[key].billing, profile.billing
-            for name in _ADDED:
-                setattr(bill, name, (getattr(bill, name) or 0) + (getattr(more, name) or 0))
-            bill.last_fetched = max(bill.last_fetched, more.last_fetched)
-            bill.limits = newest_limits([bill.limits, more.limits], bill.last_fetched)
-            bill.block_end = bill.block_end or more.block_end
-            bill.forecast = bill.forecast or more.forecast
+            first = merged.setdefault(key, replace(profile))
+            bill, newer = first.billing, profile.billing
+            # Of two that were collected together, the later one knows the payments of the other.
+            if newer.last_fetched >= bill.last_fetched:
+                first.billing = replace(newer)
+            limits = [bill.limits, newer.limits]
+            first.billing.limits = newest_limits(limits, first.billing.last_fetched)
     return list(merged.values())
 
 

@@ -17,11 +17,11 @@ from msgspec import Struct
 from flightlog.agents.claude_code.files import projects_dir
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.live import health, layout, observe
-from flightlog.live.billing import COST_DIGITS, find_cost_issues, sum_hourly_costs
+from flightlog.live.billing import COST_DIGITS, LedgerPlace, find_cost_issues, sum_hourly_costs
 from flightlog.live.cleanup import archive_removed, clean_up, log_line
 from flightlog.live.events import Event, fold_history
 from flightlog.live.observe import ObservedSession, ObserverState, observe_panes
-from flightlog.live.profiles import LedgerPlace, ProfileLedger
+from flightlog.live.profiles import ProfileLedger
 from flightlog.live.state import (
     Alerts,
     AuthProfile,
@@ -182,7 +182,8 @@ class LiveCollector:
         peers = [path / FOLDER for path in self.where.peers if path != self.where.config_dir]
         states = [runtime_state.read_state(folder, self.now_ms) for folder in peers]
         others = [profile for state in states for profile in state.auth_profiles]
-        return LedgerPlace(str(self.where.config_dir), self.now_ms, others)
+        paid = [_load_observer(folder).payments for folder in peers]
+        return LedgerPlace(str(self.where.config_dir), self.now_ms, others, paid)
 
     def _observe_sessions(self, ledger: ProfileLedger) -> list[ObservedSession]:
         """Bring every known session up to date and return the live ones."""

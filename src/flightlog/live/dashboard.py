@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.hooks import QUESTION_TOOLS
 from flightlog.live.billing import LIMIT_NAMES, merge_accounts, rank_profiles, switch_advice
-from flightlog.live.collector import LiveState
+from flightlog.live.collector import FOLDER, LiveState
 from flightlog.live.health import ORPHANED, RESTING, STARTING, WAITING, WORKING
 from flightlog.live.layout import format_age
 from flightlog.live.observe import RecentSession
@@ -21,6 +21,7 @@ from flightlog.live.state import (
     SessionCost,
     VendorLimits,
 )
+from flightlog.live.state_file.runtime_state import NAME
 from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import pluralize
 
@@ -112,7 +113,7 @@ def build_dashboard(
         tuple(AccountRow(item, _limit_bars(item, now_ms)) for item, _ in rank_profiles(profiles)),
         tuple(map(sum, zip(*hourly, strict=True))),
         tuple(recent),
-        tuple(live.error for live in lives if live.error),
+        tuple(f"{live.config_dir}/{FOLDER}/{NAME}: {live.error}" for live in lives if live.error),
         switch_advice(profiles),
     )
 

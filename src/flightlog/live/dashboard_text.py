@@ -16,6 +16,7 @@ from flightlog.live.dashboard import (
     format_countdown,
     format_elapsed,
 )
+from flightlog.live.health import ORPHANED
 from flightlog.model.addresses import unique_prefixes
 from flightlog.model.text import cell_width, fit_cells, folder_name, one_line
 from flightlog.views.table_text import TableLayout, lay_out_table
@@ -59,7 +60,10 @@ def dashboard_lines(board: Dashboard, style: TextStyle) -> list[DashboardLine]:
 def head_lines(board: Dashboard, style: TextStyle) -> list[DashboardLine]:
     """Return the title and, of each account, costs and limits."""
     waiting = sum(bool(row.needs) for row in board.rows)
-    count = f"{len(board.rows)} running" if board.rows else "nothing runs"
+    crashed = sum(row.session.health.lifecycle == ORPHANED for row in board.rows)
+    running = len(board.rows) - crashed
+    count = f"{running} running" if running else "nothing runs"
+    count += f", {crashed} crashed" if crashed else ""
     count += f", {waiting} {'needs' if waiting == 1 else 'need'} you" if waiting else ""
     clock = _format_clock(board.now_ms, "%H:%M:%S", style.zone)
     money = f"today ${board.today_usd:,.2f}  ${board.burn_usd:,.2f}/h"
@@ -142,7 +146,8 @@ def _account_lines(account: AccountRow, now_ms: int, style: TextStyle) -> list[D
     """Return one line if all of the account fits in it, else one more for each limit."""
     bill = account.profile.billing
     label = one_line(account.profile.label, 24)
-    costs = f"today ${bill.cost_today:,.2f}  week ${bill.week_cost_usd or 0:,.2f}"
+    week = "-" if bill.week_cost_usd is None else f"${bill.week_cost_usd:,.2f}"
+    costs = f"today ${bill.cost_today:,.2f}  week {week}"
     if (bill.block_end or 0) > now_ms:
         costs += f"  block ${bill.block_cost_usd or 0:,.2f}  ${bill.burn_rate_per_hour:,.2f}/h"
         if not account.bars:

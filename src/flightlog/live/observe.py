@@ -17,7 +17,7 @@ from flightlog.agents.claude_code import hooks
 from flightlog.agents.recordings import find_agent_dirs
 from flightlog.archive.archive import Archive, SessionFiles
 from flightlog.hooks.statusline_segments import compaction_point, context_percent
-from flightlog.live.billing import LimitSample
+from flightlog.live.billing import LimitSample, Payment
 from flightlog.live.health import LIVE_MS, SYNCED_MS
 from flightlog.live.layout import format_age
 from flightlog.live.state import (
@@ -92,6 +92,8 @@ class ObserverState(Struct):
     limits: dict[str, VendorLimits] = {}
     samples: dict[str, list[LimitSample]] = {}
     cleanup_ms: int = 0
+    payments: dict[str, list[Payment]] = {}
+    """What each account paid here, for the ledgers of the other directories."""
 
     def record_limits(self, name: str, status: hooks.ClientStatus) -> None:
         """Keep the limits that a payload reports for the profile `name`."""

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from fnmatch import fnmatch
+from itertools import chain
 from os.path import expanduser  # unlike that of `Path`, it raises for no text
 from pathlib import Path
 from typing import NamedTuple
@@ -60,14 +61,6 @@ class ProfileHints(NamedTuple):
     project: str
     week_reset_ms: int = 0
     now_ms: int = 0
-
-
-class LedgerPlace(NamedTuple):
-    """The directory of a ledger, the time, and the profiles of all other directories."""
-
-    config_dir: str
-    now_ms: int
-    others: Sequence[AuthProfile] = ()
 
 
 def match_profile(
@@ -186,7 +179,7 @@ class ProfileLedger:
         state: RuntimeState,
         history: BillingHistory,
         observer: ObserverState,
-        place: LedgerPlace,
+        place: billing.LedgerPlace,
     ) -> None:
         """Start from the state file, the folded journal and the last observations."""
         self.history, self.observer, self.now_ms = history, observer, place.now_ms
@@ -270,12 +263,17 @@ class ProfileLedger:
             budget = own.cost_block_usd or everywhere.cost_block_usd
             samples = self.observer.samples.get(name, ())
             limits = billing.ProfileLimits(self._newest_limits(profile), samples, budget)
-            last_ms = max((payment.last_ms for payment in payments[name]), default=0)
+            if account := profile.billing_fingerprint:
+                self.observer.payments[account] = payments[name]
+            # An account pays in all directories.
+            elsewhere = (known.get(account or "", ()) for known in self.place.paid_elsewhere)
+            paid = list(chain(payments[name], *elsewhere))
+            last_ms = max((payment.last_ms for payment in paid), default=0)
             # What an older program counted stays until this profile is used again.
             if profile.billing.cost_source == MIGRATED and last_ms <= profile.billing.last_fetched:
                 with_freshness(profile, self.now_ms)
             else:
-                profile.billing = billing.compute_billing(payments[name], limits, self.now_ms, zone)
+                profile.billing = billing.compute_billing(paid, limits, self.now_ms, zone)
                 profile.metadata.total_sessions = len(sessions[name])
             profile.metadata.last_used = max(profile.metadata.last_used or 0, last_ms) or None
         return list(self.profiles.values())

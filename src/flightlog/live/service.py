@@ -48,19 +48,19 @@ def find_known_config_dirs(runtime: Runtime) -> list[str]:
     given = find_config_dirs(runtime)
     if given == [str(SAMPLES)]:
         return given
-    known = [*given, *list_noted_dirs(runtime, DIRECTORIES)]
+    noted = [path for path in list_noted_dirs(runtime, DIRECTORIES) if Path(path).is_dir()]
+    known = [*given, *noted]
     return list({Path(path).resolve(): path for path in reversed(known)}.values())[::-1]
 
 
 def list_noted_dirs(runtime: Runtime, name: str) -> list[str]:
-    """Return the directories of a list that hooks or `init` wrote, without those that are gone."""
+    """Return the directories of a list that hooks or `init` wrote; some may be gone."""
     try:
         with (Path(runtime.data_dir) / name).open("rb") as file:
             lines = file.read(DIRECTORIES_BYTES_MAX).splitlines()
     except OSError:
         return []
-    paths = [normalize_path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
-    return [path for path in paths if Path(path).is_dir()]
+    return [normalize_path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
 
 
 def list_live_runtimes(runtime: Runtime) -> list[LiveDirectory]:

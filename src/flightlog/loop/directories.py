@@ -87,8 +87,9 @@ def find_session_dir(root: Path, name: str) -> Path:
         names = ", ".join(path.name for path in matches)
         hint = f"name one of them: {names}"
         raise Invalid(f"two directories have the number of {name}", hint=hint)
-    names = ", ".join(path.name for path in sessions[-5:]) or "there are none yet"
-    raise NotFound(f"no session is called {name!r} below {root.name}", hint=f"one of: {names}")
+    names = ", ".join(path.name for path in sessions[-5:])
+    hint = f"one of: {names}" if names else "flightlog loop run --plan plan.yaml"
+    raise NotFound(f"no session is called {name!r} below {root.name}", hint=hint)
 
 
 def sessions_elsewhere(data_dir: str, project: Path) -> list[Path]:

@@ -299,26 +299,26 @@ def missing_extra_error(error: ModuleNotFoundError) -> Unavailable | None:
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS:
         return None
-    hint = install_line(EXTRAS[name], sys.prefix, __file__)
+    hint = install_line(EXTRAS[name], sys.executable, __file__)
     return Unavailable(f"this needs {name}, which is not installed", hint=hint)
 
 
-def install_line(extra: str, prefix: str, source: str) -> str:
-    """Return the command that adds `extra` to the flightlog of this Python `prefix`.
+def install_line(extra: str, python: str, source: str) -> str:
+    """Return the command that adds `extra` to the flightlog that this `python` runs.
 
     `source` is a file of the package: outside site-packages it belongs to a clone.
     """
     clone, found, _ = source.partition("/src/flightlog/")
     if found and "/site-packages/" not in source:
-        return f"'{prefix}/bin/python' -m pip install --editable '{clone}[{extra}]'"
+        return f"'{python}' -m pip install --editable '{clone}[{extra}]'"
     wanted = f"'flightlog[{extra}]'"
-    if "/uv/archive-v" in prefix:  # `uvx` runs from uv's cache
+    if "/uv/archive-v" in python:  # `uvx` runs from uv's cache
         return f"uvx --from {wanted} flightlog"
-    if "/uv/tools/" in prefix:
+    if "/uv/tools/" in python:
         return f"uv tool install {wanted}"
-    if "/pipx/venvs/" in prefix:
+    if "/pipx/venvs/" in python:
         return f"pipx install --force {wanted}"
-    return f"pip install {wanted}"
+    return f"'{python}' -m pip install {wanted}"  # another `pip` may be first on the path
 
 
 @contextmanager

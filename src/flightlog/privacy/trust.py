@@ -69,7 +69,7 @@ def risky_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, A
 
 def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
     """Return what `FLIGHTLOG_TRUST` allows on this machine; words and push include rows."""
-    words = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
+    words = set(environ.get(VARIABLE, "").replace(",", " ").split())
     for word in sorted(words - GRANTS.keys()):
         hint = f"one or more of: {', '.join(GRANTS)}"
         raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=hint)

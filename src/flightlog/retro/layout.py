@@ -137,16 +137,11 @@ def _artifact_data(
         "recommendations": [_recommendation_data(one) for one in analysis.recommendations],
         "applied": [describe_applied(one) for one in analysis.applied],
         "chats": [
-            [digest.id, _digest_title(digest), digest.started_ms,
+            [digest.id, make_inert(digest.title)[:_LABEL_CHARS], digest.started_ms,
              digest.messages, digest.source, digest.cost_usd or 0]
             for digest in shown
         ],
     }  # fmt: skip
-
-
-def _digest_title(digest: ConversationDigest) -> str:
-    first = digest.prompts[0].text if digest.prompts else ""
-    return make_inert(digest.title or first)[:_LABEL_CHARS]
 
 
 def _recommendation_data(one: Recommendation) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog import __version__
 from flightlog.agents.claude_code import CONFIG_DIR
@@ -35,6 +36,7 @@ from flightlog.model.output_files import OutputFile, Redacted, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.model.text import format_utc_ms
+from flightlog.privacy.json_redactor import JsonRedactor
 from flightlog.retro import actions, events, logs
 from flightlog.retro.analysis import analyze
 from flightlog.retro.analysis.digests import ConversationDigest
@@ -170,14 +172,23 @@ def draw_artifact(
     """Write the analysis into `outputs/` as HTML with charts, or as Markdown."""
     name = store.name_output("retro", form)
     if form == "md":
-        body = render_markdown(analysis)
+        body = store.redactor.redact_text(render_markdown(analysis)).value.text
     else:
-        body = render_artifact(analysis, analyze.load_analyzed_digests(store), zone, name)
+        body = render_artifact(analysis, _with_clean_titles(store), zone, name)
     output_files.write_output_files(
         store.root, [OutputFile(name, Tier.PRIVATE, body)], durable=False
     )
     store.journal.append(events.ArtifactDrawn(format_utc_ms(store.now_ms())[:10], name))
     return store.root / name
+
+
+def _with_clean_titles(store: RetroStore) -> list[ConversationDigest]:
+    """Return the digests with titles that may be passed on; an export's are as it has them."""
+    digests = analyze.load_analyzed_digests(store)
+    prompts = [digest.prompts[0].text if digest.prompts else "" for digest in digests]
+    titles = [digest.title or prompt for digest, prompt in zip(digests, prompts, strict=True)]
+    titles = JsonRedactor(store.redactor).redact_value(titles)
+    return [replace(digest, title=title) for digest, title in zip(digests, titles, strict=True)]
 
 
 def make_analyst(runtime: Runtime, store: RetroStore, name: str, session: RetroSession) -> Analyst:

@@ -19,11 +19,18 @@ from flightlog.live.layout import check_template
 from flightlog.model.errors import FlightlogError, Misconfigured
 from flightlog.model.runtime import ConfigValue, Runtime
 from flightlog.model.text import pluralize
-from flightlog.setup.install import find_own_groups, find_own_status_line, is_ours
+from flightlog.setup.install import (
+    find_own_groups,
+    find_own_status_line,
+    has_other_status_line,
+    is_ours,
+)
 from flightlog.sources.hook_log import count_lost_records
-from flightlog.store import shared_files
+from flightlog.store import json_editor, shared_files
 
 _INIT = "flightlog init"
+_OFF_KEY = "disableAllHooks"
+_HOOKS_OFF = "the agent runs no hook and no status line, so nothing is recorded"
 
 
 class HookProblem(Struct, frozen=True):
@@ -67,6 +74,19 @@ def describe_registration(settings: Path) -> str:
     return f"registered: {settings}; the plugin is enabled too, and its hook ends at once"
 
 
+def list_init_notes(before: bytes | None, *, statusline: bool) -> list[str]:
+    """Return what a person should know about the settings to which `init` adds hooks."""
+    own = "your own status line is kept; to preview ours: flightlog live statusline"
+    off = f"{_HOOKS_OFF}: remove {_OFF_KEY} from the settings"
+    notes = [own] if statusline and has_other_status_line(before) else []
+    return notes + ([off] if _has_hooks_off(before) else [])
+
+
+def _has_hooks_off(data: bytes | None) -> bool:
+    text = (data or b"").decode("utf-8", "replace")
+    return bool(text.strip()) and json_editor.parse_object(text, "").get(_OFF_KEY) is True
+
+
 def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[HookProblem]:
     data = shared_files.read_if_exists(settings)
     try:
@@ -82,6 +102,8 @@ def _check_registration(settings: Path, versions: Collection[str]) -> Iterator[H
             "sessions are not recorded live: no hook is registered", str(settings), _INIT
         )
         return
+    if _has_hooks_off(data):
+        yield HookProblem(_HOOKS_OFF, _OFF_KEY, f"edit {shlex.quote(str(settings))}")
     missing = [event for event in events_for(versions) if event not in groups]
     if missing:
         yield HookProblem(

@@ -54,6 +54,7 @@ work; never edit or merge them by hand.
 LONG_DAYS = 3650  # ten years: in effect, transcripts are never deleted
 _DEFAULT_DAYS = 30  # Claude Code's own default
 _REMOVE_HOOKS = "flightlog dataset install-hooks --remove"
+_REMOVE_MOVED = "flightlog uninstall --yes  # in its new place, if it was moved"
 _PROJECT_DATA = {
     ".git-ml": "training rows",
     ".git/flightlog": "state of the dataset and of saved files",
@@ -361,10 +362,17 @@ def _list_leftovers(
         if _has_dataset_hooks(runtime, project.cwd):
             command = f"cd {shlex.quote(str(project.cwd))} && {_REMOVE_HOOKS}"
             yield Leftover(str(project.cwd), "hooks and scripts of the dataset", command)
+    yield from _list_moved_projects(runtime)
     for path, content in paths.items():
         if path.exists():
             yield Leftover(str(path), content, f"rm -r {shlex.quote(str(path))}")
-    yield Leftover(sys.prefix, "the program", _removal_command(sys.prefix))
+    yield Leftover(sys.prefix, "the program", _removal_command(sys.executable))
+
+
+def _list_moved_projects(runtime: Runtime) -> list[Leftover]:
+    noted = list_noted_dirs(runtime, writer.PROJECTS)
+    gone = [folder for folder in noted if not Path(folder).is_dir()]
+    return [Leftover(path, "a project that is no longer there", _REMOVE_MOVED) for path in gone]
 
 
 def _has_dataset_hooks(runtime: Runtime, top: Path) -> bool:
@@ -379,8 +387,8 @@ def _has_dataset_hooks(runtime: Runtime, top: Path) -> bool:
         return False
 
 
-def _removal_command(prefix: str) -> str:
-    if "/uv/archive-v" in prefix:
+def _removal_command(python: str) -> str:
+    if "/uv/archive-v" in python:
         return "uv cache clean flightlog"  # `uvx` runs from uv's cache
-    tool = {"/uv/tools/": "uv tool", "/pipx/venvs/": "pipx"}
-    return f"{next((tool[part] for part in tool if part in prefix), 'pip')} uninstall flightlog"
+    tools = {"/uv/tools/": "uv tool", "/pipx/venvs/": "pipx", "": f"{shlex.quote(python)} -m pip"}
+    return f"{next(tools[part] for part in tools if part in python)} uninstall flightlog"

@@ -206,6 +206,17 @@ def test_values_of_the_wrong_kind_count_as_unknown_and_are_put_right(tmp_path):
     assert "costToday: 5.0" in path.read_text()
 
 
+@pytest.mark.parametrize("written", ["2024", "007", "1e5", "0x1F"])
+def test_a_label_that_looks_like_a_number_stays_as_it_is_written(tmp_path, written):
+    path = put(tmp_path, EXAMPLE.replace("label: Primary Account", f"label: {written}"))
+
+    state_read = update_state(tmp_path, EXAMPLE_MS, make_change(5)).state
+
+    assert state_read.auth_profiles[0].label == written
+    assert f"label: {written}\n" in path.read_text()
+    assert "costToday: 5.0" in path.read_text()
+
+
 def test_updates_follow_the_documents_integration_test(tmp_path):
     assert read_state(tmp_path, 1).auth_profiles == []
     profile = AuthProfile("test-work", "Test Work Account")

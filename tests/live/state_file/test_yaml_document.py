@@ -41,6 +41,7 @@ def test_every_location_holds_its_value():
         ("a: 1\na: 2\n", 2, 1, "twice"),
         ("authProfiles:\n  - profileId: x\n    label: [oops\n", 4, 1, "expected"),
         ("sessions:\n  - label: x\n", 2, 3, "without `sessionId`"),
+        ("authProfiles:\n  - profileId: [x]\n", 2, 3, "without `profileId`"),
         ("sessions:\n  - sessionId: x\n  - sessionId: x\n", 3, 3, "twice in `sessions`"),
         ("a: 1\n\tb: 2\n", 2, 1, "tab character"),
         ("sessions: [{sessionId: a}]\n", 1, 1, "its own lines"),

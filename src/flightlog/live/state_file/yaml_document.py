@@ -14,6 +14,8 @@ from flightlog.model.errors import Invalid, iter_yaml_events, resolve_scalar
 
 ITEM_KEYS = {"authProfiles": "profileId", "sessions": "sessionId"}
 HEADER = "header"
+# Values that are text, also where a person writes one that looks like a number: `label: 2024`.
+_TEXT_KEYS = {"label", "authProfile", *ITEM_KEYS.values()}
 
 
 class YamlError(Invalid):
@@ -146,6 +148,8 @@ class _Events:
                 raise YamlError(f"`{key.value[:40]}` twice", line, column)
             colon = self._text.find(":", key.end_mark.index) + 1
             child = self._read_node(next(self._events), colon)
+            if key.value in _TEXT_KEYS and isinstance(child.value, int | float):
+                child.value = self._text[child.start : child.end]
             node.keys[key.value] = child
             last = max(child.end, colon)
         # The parser ends a block at the next token, which would include comments in between.
@@ -196,11 +200,11 @@ def _list_chunks(
     for item, head, stop in zip(items, heads, [*heads[1:], end], strict=False):
         own = item.keys.get(ITEM_KEYS[name]) if item.keys is not None else None
         at = text.count("\n", 0, item.start) + 1
-        if own is None or own.value is None:
+        if own is None or not isinstance(own.value, str):
             raise YamlError(f"an item of `{name}` without `{ITEM_KEYS[name]}`", at, node.indent + 1)
-        if str(own.value) in seen:
-            raise YamlError(f"`{str(own.value)[:40]}` twice in `{name}`", at, node.indent + 1)
-        seen.add(str(own.value))
+        if own.value in seen:
+            raise YamlError(f"`{own.value[:40]}` twice in `{name}`", at, node.indent + 1)
+        seen.add(own.value)
         yield YamlChunk(f"{name}:{own.value}", text[head:stop], _shift_node(item, -head))
 
 
