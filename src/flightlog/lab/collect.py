@@ -40,6 +40,7 @@ from flightlog.model.errors import Invalid
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Note, NoteKind, Session, ThreadContext
+from flightlog.model.text import one_line
 from flightlog.store.directories import copy_tree
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.store.output_files import write_output_files
@@ -173,6 +174,8 @@ class CollectOptions(Struct, frozen=True):
 
 
 class CollectResult(Struct, frozen=True):
+    """What became of a session or trajectory; one that cannot be read has no run."""
+
     session: str
     run_name: str
     status: str
@@ -223,8 +226,13 @@ def _collect_session(
     return CollectResult(recording.session, path.name, "collected")
 
 
-def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[CollectResult]:
-    """Make runs from the ATIF trajectories at or below `path`; existing runs stay unchanged."""
+def collect_trajectories(
+    runtime: Runtime, path: Path, runs_dir: Path, *, write: bool
+) -> list[CollectResult]:
+    """Make runs from the ATIF trajectories at or below `path`; existing runs stay unchanged.
+
+    A document that no reader accepts is listed with the reason, and the others are imported.
+    """
     rows = []
     for file, documents in read_main_trajectories(path):
         data = file.read_bytes()
@@ -234,11 +242,18 @@ def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[C
         trial = file.parent.parent if file.parent.name == "agent" else file.parent
         slug = re.sub(r"[^A-Za-z0-9_-]+", "-", trial.resolve().name)[:60]
         target = (runs_dir / f"imported_{slug}_{digest[:8]}").absolute()
-        label = f"{trial.name}/{file.name}"
+        result = CollectResult(f"{trial.name}/{file.name}", target.name, "not collected")
+        try:
+            read_trajectory(data)
+        except Invalid as error:
+            if path.is_file():
+                raise
+            result = CollectResult(result.session, "", f"not imported: {one_line(str(error), 200)}")
         if (target / "run_meta.json").exists():
-            rows.append(CollectResult(label, target.name, "there already"))
+            result = replace(result, status="there already")
+        if not write or result.status != "not collected":
+            rows.append(result)
             continue
-        read_trajectory(data)  # raises for a document that no reader accepts
         files = {TRANSCRIPT: render_transcript(documents[0], session)}
         for number, document in enumerate(documents[1:], 1):
             name = f"subagent{number}"
@@ -248,7 +263,7 @@ def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[C
         verified = tuple(_harbor_rewards(file))
         recorded = replace(recorded, cost_usd=total, verifications=verified)
         collect_run(target, recorded, _creator(runtime))
-        rows.append(CollectResult(label, target.name, "imported"))
+        rows.append(replace(result, status="imported"))
     return rows
 
 
@@ -269,9 +284,9 @@ def _harbor_rewards(file: Path) -> Iterator[events.SessionVerified]:
             rewards = dict(result["verifier_result"]["rewards"])
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             continue
-        for name, reward in rewards.items():
-            output = json.dumps({"score": reward})
-            passed = isinstance(reward, int | float) and reward >= 1
+        known = ((name, value) for name, value in rewards.items() if isinstance(value, int | float))
+        for name, reward in known:
+            output, passed = json.dumps({"score": reward}), reward >= 1
             yield events.SessionVerified(
                 "session_01", 1, str(name)[:80], passed, int(not passed), 0.0, output
             )
