@@ -15,7 +15,7 @@ from flightlog.lab.experiment.config import (
 )
 from flightlog.lab.experiment.report import build_report, render_html, render_markdown
 from flightlog.lab.experiment.service import _check_count
-from flightlog.lab.experiment.tasks import build_run_config, freeze_files
+from flightlog.lab.experiment.tasks import build_run_config, check_task, freeze_files
 from flightlog.model.errors import Invalid, Misconfigured
 
 TASK = {"id": "one", "directory": "work", "prompt": "Do it.", "verifiers": ["true"]}
@@ -95,7 +95,7 @@ def test_a_verifier_whose_function_is_missing_is_refused_before_the_start(tmp_pa
     config = parse(tmp_path, TASK | {"verifiers": [{"function": "checks.py:f"}]})
 
     with pytest.raises(Invalid, match=message):
-        freeze_files(tmp_path / "exp", config)
+        check_task(config.tasks[0])
 
 
 def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
@@ -153,7 +153,7 @@ def test_a_hidden_file_outside_the_work_tree_is_refused(tmp_path):
     task = TASK | {"verifiers": [{"command": "true", "files": {"../h": "h"}}]}
 
     with pytest.raises(Invalid, match="outside the work tree"):
-        freeze_files(tmp_path / "exp", parse(tmp_path, task))
+        check_task(parse(tmp_path, task).tasks[0])
 
 
 def test_added_attempts_stay_within_the_limit_of_an_experiment(tmp_path):

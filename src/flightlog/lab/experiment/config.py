@@ -65,6 +65,8 @@ class ExperimentVerifier(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a verifier is one of command, function")
         if self.function and ":" not in self.function:
             raise ValueError("a function is written FILE.py:FUNCTION")
+        if not self.timeout_seconds > 0:  # not a number, too
+            raise ValueError("timeout_seconds is above 0")
 
 
 class ExperimentTask(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +96,9 @@ class ExperimentTask(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"task {self.id} has a NUL character")
         if not self.prompt.strip():
             raise ValueError(f"task {self.id} needs a prompt")
+        limits = (self.setup_timeout_seconds, self.timeout_seconds)
+        if not all(limit is None or limit > 0 for limit in limits):
+            raise ValueError(f"the time limits of task {self.id} are above 0")
 
     @property
     def setup_commands(self) -> tuple[str, ...]:
@@ -370,9 +375,11 @@ def convert_to(data: Any, kind: type[_T]) -> _T:
 
 def _field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
+    if " field `" not in message:
+        return "correct it in the file"
     kinds: dict[str, type[Struct]] = {"verifiers": ExperimentVerifier, "tasks": ExperimentTask}
     kind = next((kinds[key] for key in kinds if key in message), None)
     kind = kind or (ExperimentArm if "arms" in message else ExperimentConfig)
-    fields = kind.__struct_fields__
+    fields = [name for name in kind.__struct_fields__ if name != "source"]  # of flightlog itself
     listed = f"fields: {', '.join(fields)}"
     return suggest_name(unknown[1], fields, listed) if unknown else listed

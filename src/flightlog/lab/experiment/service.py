@@ -39,6 +39,7 @@ from flightlog.lab.experiment.store import (
 from flightlog.lab.experiment.tasks import (
     build_run_config,
     check_foreign_tasks,
+    check_task,
     describe_task,
     prepare_task,
     undo_overlay,
@@ -100,7 +101,8 @@ def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[Exper
     for env in (*own, *servers):
         resolve_references(env, config.variables, runtime.environ)
     check_foreign_tasks(runtime, config.tasks)
-    for task in config.tasks:  # raises for a setting that runs refuse
+    for task in config.tasks:  # raises for what is missing, and for a setting that runs refuse
+        check_task(task)
         for arm in config.arms:
             build_run_config(path.parent, config, (task.id, arm.name), None)
     return config, text
