@@ -242,17 +242,19 @@ def collect_trajectories(
         trial = file.parent.parent if file.parent.name == "agent" else file.parent
         slug = re.sub(r"[^A-Za-z0-9_-]+", "-", trial.resolve().name)[:60]
         target = (runs_dir / f"imported_{slug}_{digest[:8]}").absolute()
-        result = CollectResult(f"{trial.name}/{file.name}", target.name, "not collected")
+        result = CollectResult(f"{trial.name}/{file.name}", target.name, "there already")
+        if not (target / "run_meta.json").exists():
+            result = replace(result, status="imported" if write else "not collected")
         try:
             read_trajectory(data)
         except Invalid as error:
             if path.is_file():
                 raise
-            result = CollectResult(result.session, "", f"not imported: {one_line(str(error), 200)}")
-        if (target / "run_meta.json").exists():
-            result = replace(result, status="there already")
-        if not write or result.status != "not collected":
-            rows.append(result)
+            result = replace(
+                result, run_name="", status=f"not imported: {one_line(str(error), 200)}"
+            )
+        rows.append(result)
+        if result.status != "imported":
             continue
         files = {TRANSCRIPT: render_transcript(documents[0], session)}
         for number, document in enumerate(documents[1:], 1):
@@ -263,7 +265,6 @@ def collect_trajectories(
         verified = tuple(_harbor_rewards(file))
         recorded = replace(recorded, cost_usd=total, verifications=verified)
         collect_run(target, recorded, _creator(runtime))
-        rows.append(replace(result, status="imported"))
     return rows
 
 

@@ -219,7 +219,7 @@ def weighted_interval(
         sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples
     ]
     means, errors = _mean_and_error(drawn, weights)
-    if not error[0]:
+    if error[0] <= _TIE * (1 + abs(float(mean[0]))):  # equal values, up to rounding
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         studentized = np.where(
