@@ -40,15 +40,19 @@ def run_file(file: Path, runs_dir: Path, *, on: str, as_json: bool, **arguments:
     Prints the differences between arms and the smallest difference that can be found before
     anything is spent. Exit 1 if an attempt did not complete.
     """
-    from flightlog.lab.experiment import service
-    from flightlog.lab.experiment.report import build_report, describe_budget
+    from flightlog.lab.experiment import report, service
     from flightlog.lab.experiment.store import create_experiment
 
     runtime = open_runtime(on=on)
     config, text = service.read_experiment(runtime, file, arguments["name"])
-    plan = build_report(config, {})
-    _print_plan(plan)
-    click.echo(make_inert(describe_budget(config)), err=True)
+    plan = report.build_report(config, {})
+    for key, *values in report.difference_table(plan)[1]:
+        shown = " | ".join(one_line(value, 60) for value in values)
+        click.echo(make_inert(f"arms differ in {key}: {shown}"), err=True)
+    if len(plan.arms) > 1 and not plan.arm_differences:
+        click.echo("the arms do not differ in any setting", err=True)
+    click.echo(make_inert(report.summarize_design(plan)), err=True)
+    click.echo(make_inert(report.describe_budget(config)), err=True)
     if arguments["dry_run"]:
         if as_json:
             print_json(plan)
@@ -112,8 +116,8 @@ def show_status(name: str | None, runs_dir: Path, *, as_json: bool) -> None:
         return
     table = []
     for row in rows:
-        state = "done" if row.done == row.planned else "stopped"
-        state = "running" if row.is_running else state
+        ended = "done" if row.done == row.planned else "stopped"
+        state = "running" if row.is_running else ended
         cost = describe_cost(row.cost_usd, row.unpriced)
         table.append([row.name, f"{row.done}/{row.planned}", cost, state])
     print_table(["experiment", "attempts", "cost", "state"], table, right=(1, 2))
@@ -199,24 +203,13 @@ class _ExperimentProgress:
             click.echo(f"{erase}{count:>9}  {running} running", err=True, nl=False)
 
 
-def _print_plan(plan: "ExperimentReport") -> None:
-    from flightlog.lab.experiment.report import difference_table, summarize_design
-
-    for key, *values in difference_table(plan)[1]:
-        shown = " | ".join(one_line(value, 60) for value in values)
-        click.echo(make_inert(f"arms differ in {key}: {shown}"), err=True)
-    if len(plan.arms) > 1 and not plan.arm_differences:
-        click.echo("the arms do not differ in any setting", err=True)
-    click.echo(make_inert(summarize_design(plan)), err=True)
-
-
-def print_report(report: "ExperimentReport") -> None:
+def print_report(built: "ExperimentReport") -> None:
     """Print the table of arms, the comparisons and the grid."""
-    from flightlog.lab.experiment import report as tables
+    from flightlog.lab.experiment import report
 
-    click.echo(make_inert(f"{report.name}: {tables.describe_progress(report)}"))
-    heads, rows = tables.arm_table(report)
+    click.echo(make_inert(f"{built.name}: {report.describe_progress(built)}"))
+    heads, rows = report.arm_table(built)
     print_table(heads, rows, right=tuple(n for n in range(1, len(heads)) if n != 3))
-    if report.comparisons:
-        print_table(*tables.comparison_table(report), right=(2,))
-    print_table(*tables.grid_table(report))
+    if built.comparisons:
+        print_table(*report.comparison_table(built), right=(2,))
+    print_table(*report.grid_table(built))

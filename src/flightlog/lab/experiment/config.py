@@ -375,9 +375,8 @@ def _field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
     if " field `" not in message:
         return "correct it in the file"
-    kinds: dict[str, type[Struct]] = {"verifiers": ExperimentVerifier, "tasks": ExperimentTask}
-    kind = next((kinds[key] for key in kinds if key in message), None)
-    kind = kind or (ExperimentArm if "arms" in message else ExperimentConfig)
+    kinds = {"verifiers": ExperimentVerifier, "tasks": ExperimentTask, "arms": ExperimentArm}
+    kind = next((kinds[key] for key in kinds if key in message), ExperimentConfig)
     fields = [name for name in kind.__struct_fields__ if name != "source"]  # of flightlog itself
     listed = f"fields: {', '.join(fields)}"
     return suggest_name(unknown[1], fields, listed) if unknown else listed

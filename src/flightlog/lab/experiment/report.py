@@ -98,12 +98,8 @@ def build_report(
     unpriced = sum(result.scores.get("cost_usd") is None for result in scored)
     verifiers = (name for name in config.outcome_names if name not in MEASURES)
     return ExperimentReport(
-        config.name,
-        config.hypothesis,
-        config.primary_outcome,
-        config.attempts,
-        len(scored),
-        len(cells),
+        *(config.name, config.hypothesis, config.primary_outcome),
+        *(config.attempts, len(scored), len(cells)),
         None if unpriced and not spent_usd else round(spent_usd, 9),
         config.max_budget_usd,
         scores.detectable_difference(config),

@@ -151,7 +151,8 @@ class _Schedule:
                         self._problem = "the budget is spent"
                         break
                     job = CellJob(str(self._experiment.path), left.pop(), share)
-                    self._running[submit(self._make_job(job))] = job
+                    key = f"flightlog-{CELL_JOB}-{'.'.join(map(str, job.cell))}-{self._runtime.new_id()}"
+                    self._running[submit(Job(key, CELL_JOB, msgspec.json.encode(job)))] = job
                 if not self._running:
                     break
                 done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
@@ -171,10 +172,6 @@ class _Schedule:
         promised = sum(job.budget_usd or 0.0 for job in self._running.values())
         left = config.max_budget_usd - self._experiment.spent_usd - promised
         return round(left / (config.max_parallel - len(self._running)), 6)
-
-    def _make_job(self, job: CellJob) -> Job:
-        key = f"flightlog-{CELL_JOB}-{'.'.join(map(str, job.cell))}-{self._runtime.new_id()}"
-        return Job(key, CELL_JOB, msgspec.json.encode(job))
 
     def _record_result(self, job: CellJob, future: "Future[bytes]") -> None:
         result = msgspec.json.decode(future.result(), type=CellResult)

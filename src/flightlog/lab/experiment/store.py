@@ -1,11 +1,6 @@
 """An experiment's directory: its frozen configuration, its journal of results, its state.
 
-runs/<experiment>/
-  experiment.yaml        the file as the person wrote it
-  experiment.json        the same with every default and every path, as it is carried out
-  tasks/ files/ arms/    directories of the tasks, hidden files, overlays
-  .results.jsonl .lock   one event for each scored attempt; the holder's lock
-runs/<experiment>.<task>.<arm>.<attempt>/    each attempt is a run of its own, beside it
+Its files: `docs/reference/experiment-file.md`. Each attempt is a run of its own, beside it.
 """
 
 import hashlib

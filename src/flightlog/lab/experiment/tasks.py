@@ -67,10 +67,8 @@ def prepare_task(
     commit = check_task(task)
     remove_tree(folder.parent)
     ensure_dir(folder.parent)
-    if commit:
-        _check_out(task.repo, commit, folder)
-    else:
-        copy_tree(Path(task.directory or task.repo), folder)
+    source = task.directory or task.repo
+    _check_out(source, commit, folder) if commit else copy_tree(Path(source), folder)
     environ = _task_environment(runtime.environ, config, task)
     for command in task.setup_commands:
         result = run_with_timeout(
@@ -87,13 +85,13 @@ def prepare_task(
 
 def check_task(task: ExperimentTask) -> str:
     """Return the commit of a task, "" for a directory; raise if something that it names is missing."""
+    check_not_option(task.repo), check_not_option(task.commit)
     for verifier in task.verifiers:
         _check_verifier(verifier)
     path, hint = Path(task.directory or task.repo), f"correct it in task {task.id}"
     if path.is_dir():
         if task.directory or not ((path / ".git").exists() or (path / "HEAD").is_file()):
             return ""
-        check_not_option(task.commit)
         word = f"{task.commit}^{{commit}}"
         found = PersonGit(path).run_git("rev-parse", "--verify", "--quiet", word)
         if found.exit_code:
@@ -103,7 +101,6 @@ def check_task(task: ExperimentTask) -> str:
         raise NotFound(
             f"no such {'directory' if task.directory else 'repository'}: {path}", hint=hint
         )
-    check_not_option(task.repo), check_not_option(task.commit)
     return task.commit  # an address is asked when the task is prepared
 
 
