@@ -209,7 +209,7 @@ def test_report_is_one_file_that_runs_and_loads_nothing(finished_experiment):
 
     assert ran.code == 0
     assert seconds[0] < 2
-    assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", text)
+    assert not re.search(r"<script|style=|src=|https?://(?!www\.w3\.org)", text)
     assert anchors == set(re.findall(r'id="(cell-[^"]+)"', text))
     assert len(anchors) == len(document["cells"])
     assert "| task-1 | ✗✗ | ✓✓ |" in (root / "r.md").read_text()

@@ -296,7 +296,7 @@ def test_attempts_that_did_not_complete_and_unknown_costs_are_reported():
     assert "Not completed: 2 timeout with base" in render_markdown(some)
 
 
-def test_a_verifier_that_gives_numbers_has_its_mean_and_interval_in_the_table():
+def test_a_numeric_verifier_has_its_mean_and_interval_in_the_table():
     def measure(attempt):
         return replace(attempt, scores={"tests": attempt.attempt / 10})
 
