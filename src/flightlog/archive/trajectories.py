@@ -104,14 +104,21 @@ def _has_file(folder: Path) -> Callable[[str], bool]:
 
 
 def _read_documents(path: Path) -> dict[Path, Any]:
-    """Return the trajectories below a directory, or the named file whatever its content."""
+    """Return the trajectories below a directory, or the named file whatever its content.
+
+    A file called `trajectory…` is one even if it is cut or is not JSON.
+    """
     if path.is_file():
         return {path: _parse_document(path)}
     if not path.exists():
         hint = "name a trajectory.json, or a directory that contains one"
         raise NotFound(f"no such file or directory: {path}", hint=hint)
     values = ((file, _parse_document(file)) for file in sorted(path.rglob("*.json")))
-    documents = {file: value for file, value in values if is_trajectory(value)}
+    documents = {
+        file: value
+        for file, value in values
+        if is_trajectory(value) or (value is None and file.name.startswith("trajectory"))
+    }
     if not documents:
         hint = "flightlog session export SESSION --atif --output DIR"
         raise NotFound(f"no trajectory below {path}", hint=hint)

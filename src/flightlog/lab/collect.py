@@ -40,6 +40,7 @@ from flightlog.model.errors import Invalid
 from flightlog.model.output_files import OutputFile, Tier
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Note, NoteKind, Session, ThreadContext
+from flightlog.model.text import one_line
 from flightlog.store.directories import copy_tree
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.store.output_files import write_output_files
@@ -171,6 +172,8 @@ class CollectOptions(Struct, frozen=True):
 
 
 class CollectResult(Struct, frozen=True):
+    """What became of a session or trajectory; one that cannot be read has no run."""
+
     session: str
     run_name: str
     status: str
@@ -219,8 +222,13 @@ def _collect_session(
     return CollectResult(recording.session, path.name, "collected")
 
 
-def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[CollectResult]:
-    """Make runs from the ATIF trajectories at or below `path`; existing runs stay unchanged."""
+def collect_trajectories(
+    runtime: Runtime, path: Path, runs_dir: Path, *, write: bool
+) -> list[CollectResult]:
+    """Make runs from the ATIF trajectories at or below `path`; existing runs stay unchanged.
+
+    A document that no reader accepts is listed with the reason, and the others are imported.
+    """
     rows = []
     for file, documents in read_main_trajectories(path):
         data = file.read_bytes()
@@ -230,11 +238,20 @@ def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[C
         trial = file.parent.parent if file.parent.name == "agent" else file.parent
         slug = re.sub(r"[^A-Za-z0-9_-]+", "-", trial.resolve().name)[:60]
         target = (runs_dir / f"imported_{slug}_{digest[:8]}").absolute()
-        label = f"{trial.name}/{file.name}"
-        if (target / "run_meta.json").exists():
-            rows.append(CollectResult(label, target.name, "there already"))
+        result = CollectResult(f"{trial.name}/{file.name}", target.name, "there already")
+        if not (target / "run_meta.json").exists():
+            result = replace(result, status="imported" if write else "not collected")
+        try:
+            read_trajectory(data)
+        except Invalid as error:
+            if path.is_file():
+                raise
+            result = replace(
+                result, run_name="", status=f"not imported: {one_line(str(error), 200)}"
+            )
+        rows.append(result)
+        if result.status != "imported":
             continue
-        read_trajectory(data)  # raises for a document that no reader accepts
         files = {TRANSCRIPT: render_transcript(documents[0], session)}
         for number, document in enumerate(documents[1:], 1):
             name = f"subagent{number}"
@@ -244,7 +261,6 @@ def collect_trajectories(runtime: Runtime, path: Path, runs_dir: Path) -> list[C
         verified = tuple(_harbor_rewards(file))
         recorded = replace(recorded, cost_usd=total, verifications=verified)
         collect_run(target, recorded, _creator(runtime))
-        rows.append(CollectResult(label, target.name, "imported"))
     return rows
 
 
@@ -265,9 +281,9 @@ def _harbor_rewards(file: Path) -> Iterator[events.SessionVerified]:
             rewards = dict(result["verifier_result"]["rewards"])
         except (OSError, ValueError, RecursionError, KeyError, TypeError):
             continue
-        for name, reward in rewards.items():
-            output = json.dumps({"score": reward})
-            passed = isinstance(reward, int | float) and reward >= 1
+        known = ((name, value) for name, value in rewards.items() if isinstance(value, int | float))
+        for name, reward in known:
+            output, passed = json.dumps({"score": reward}), reward >= 1
             yield events.SessionVerified(
                 "session_01", 1, str(name)[:80], passed, int(not passed), 0.0, output
             )

@@ -1,10 +1,4 @@
-"""Parse and check a run's configuration before anything starts.
-
-    model: claude-opus-5-5
-    work_dir: ./shop
-    sessions:
-      - {session_index: 1, prompt: Look around and take notes in MEMORY.md.}
-      - {session_index: 2, prompt: Go on from your notes., count: 3}
+"""Parse and check a run's configuration (docs/reference/run-config.md) before anything starts.
 
 Takes text and returns a value, or raises Misconfigured with the field that was probably meant.
 Reads no file. `dump_run_config` writes the value back with every default, so the run's own copy

@@ -11,12 +11,7 @@ Replicates (`count`) start from the same point; later sessions follow the first 
 Replicates can be added when the run is over: no session follows them, and they leave the work
 directory alone.
 
-    runs/<run>/
-      config.yaml run_meta.json full_diff.patch state_changelog.jsonl analysis.md .shadow_git/
-      session_01/ session_02_r01/ …          output of each session
-      .journal.jsonl .lock .attempts/        events, the holder's lock, earlier attempts
-      .source/                               in a replay: data copied from the source run
-
+Its files: `docs/reference/run-directory.md`; in a replay, `.source/` has data copied from its source.
 All paths are relative to the run's directory, so a run can be moved.
 """
 

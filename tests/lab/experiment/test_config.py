@@ -13,9 +13,15 @@ from flightlog.lab.experiment.config import (
     parse_experiment,
     resolve_references,
 )
-from flightlog.lab.experiment.report import build_report, render_html, render_markdown
+from flightlog.lab.experiment.report import (
+    build_report,
+    describe_budget,
+    difference_table,
+    render_html,
+    render_markdown,
+)
 from flightlog.lab.experiment.service import _check_count
-from flightlog.lab.experiment.tasks import build_run_config, freeze_files
+from flightlog.lab.experiment.tasks import build_run_config, check_task, freeze_files
 from flightlog.model.errors import Invalid, Misconfigured
 
 TASK = {"id": "one", "directory": "work", "prompt": "Do it.", "verifiers": ["true"]}
@@ -77,7 +83,7 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path, more, message):
 
 @pytest.mark.parametrize(
     ("task", "arm"),
-    [({"max_turns": 0}, {}), ({"timeout_seconds": -1}, {}), ({}, {"env": {"A_TOKEN": "plain"}})],
+    [({"max_turns": 0}, {}), ({}, {"env": {"A_TOKEN": "plain"}})],
 )
 def test_a_setting_that_runs_refuse_is_refused_before_the_start(tmp_path, task, arm):
     config = parse(tmp_path, TASK | task, (ARM | arm,))
@@ -95,7 +101,7 @@ def test_a_verifier_whose_function_is_missing_is_refused_before_the_start(tmp_pa
     config = parse(tmp_path, TASK | {"verifiers": [{"function": "checks.py:f"}]})
 
     with pytest.raises(Invalid, match=message):
-        freeze_files(tmp_path / "exp", config)
+        check_task(config.tasks[0])
 
 
 def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
@@ -106,6 +112,50 @@ def test_differences_between_arms_are_the_settings_that_differ(tmp_path):
 
     assert differences["system_prompt"] == ["", "Test first."]
     assert set(differences) == {"system_prompt", "tools"}
+
+
+def test_a_difference_inside_a_setting_is_named_and_shown(tmp_path):
+    text = "Be exact. " * 20
+    one = ARM | {"settings": {"env": {"A": "1", "B": "2"}}, "system_prompt": f"{text}Test first."}
+    other = ARM | {
+        "name": "b",
+        "settings": {"env": {"A": "1"}},
+        "system_prompt": f"{text}Be brief.",
+    }
+
+    config = parse(tmp_path, arms=(one, other))
+
+    assert arm_differences(config.arms)["settings.env.B"] == ["2", None]
+    assert difference_table(build_report(config, {}))[1] == [
+        [
+            "system_prompt",
+            "…ct. Be exact. Be exact. Test first.",
+            "…ct. Be exact. Be exact. Be brief.",
+        ],
+        ["settings.env.B", "2", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({}, "Nothing limits the cost"),
+        ({"max_budget_usd": 5}, "cost at most about $5.00"),
+        (
+            {"max_budget_usd": 5, "arms": [ARM, ARM | {"name": "b", "model": "none-9"}]},
+            "for none-9:",
+        ),
+    ],
+)
+def test_what_limits_the_cost_is_said_before_anything_is_paid(tmp_path, more, message):
+    assert message in describe_budget(parse(tmp_path, **more))
+
+
+@pytest.mark.parametrize("limit", ["timeout_seconds", "setup_timeout_seconds"])
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_time_limit_that_is_not_positive_is_refused_with_its_task(tmp_path, limit, seconds):
+    with pytest.raises(Misconfigured, match="time limits of task one"):
+        parse(tmp_path, TASK | {limit: seconds})
 
 
 def test_variables_are_found_in_commands_and_code():
@@ -153,7 +203,7 @@ def test_a_hidden_file_outside_the_work_tree_is_refused(tmp_path):
     task = TASK | {"verifiers": [{"command": "true", "files": {"../h": "h"}}]}
 
     with pytest.raises(Invalid, match="outside the work tree"):
-        freeze_files(tmp_path / "exp", parse(tmp_path, task))
+        check_task(parse(tmp_path, task).tasks[0])
 
 
 def test_added_attempts_stay_within_the_limit_of_an_experiment(tmp_path):

@@ -97,3 +97,30 @@ def test_a_file_that_is_no_trajectory_is_refused(tmp_path):
     assert ran.code == 2
     assert "ATIF" in ran.err
     assert not list((tmp_path / "runs").glob("imported_*"))
+
+
+def test_a_damaged_trial_is_listed_and_the_others_are_imported(tmp_path):
+    trial(tmp_path / "jobs", "fix__a", 1.0, "I look.")
+    trial(tmp_path / "jobs", "fix__b", None, "I look.", "I repair it.")
+    trial(tmp_path / "jobs", "fix__c", 1.0, "I stop.")
+    cut = tmp_path / "jobs/fix__c/agent/trajectory.json"
+    cut.write_text(cut.read_text()[:100])
+    trial(tmp_path / "jobs", "fix__d", 1.0, "I err.")
+    odd = tmp_path / "jobs/fix__d/agent/trajectory.json"
+    odd.write_text(odd.read_text().replace('"version"', '"edition"'))
+
+    planned = harness(tmp_path, "collect", "jobs", "--dry-run", "--json")
+    written = list(tmp_path.glob("runs/*"))
+    ran = harness(tmp_path, "collect", "jobs", "--json")
+    rows = json.loads(ran.out)
+    listed = json.loads(harness(tmp_path, "list", "--json").out)
+
+    assert [row["status"] for row in json.loads(planned.out)][:2] == ["not collected"] * 2
+    assert written == []
+    assert ran.code == 3
+    assert [row["status"][:12] for row in rows] == ["imported"] * 2 + ["not imported"] * 2
+    assert "edition" in rows[3]["status"]
+    assert len(listed) == 2
+    assert {meta["run_name"]: meta["sessions"][0]["verifiers"] for meta in listed}[
+        rows[1]["run_name"]
+    ] == [], "a reward that is missing is not a failure"

@@ -77,6 +77,42 @@ def test_a_corrected_file_runs_again_if_only_its_setup_failed(tmp_path):
     assert (again.code, "resume prices" in again.err) == (75, True)
 
 
+@pytest.mark.parametrize("ending", ["sys.exit(0)", "os._exit(0)"])
+def test_a_function_that_ends_its_process_does_not_pass(tmp_path, ending):
+    path = experiment_file(tmp_path, attempts=1)
+    (tmp_path / "score.py").write_text(f"import os, sys\ndef score(work):\n    {ending}\n")
+
+    ran = harness(tmp_path, "experiment", "run", str(path))
+
+    assert ran.code == 0, ran.err
+    assert [cell["passed"]["length"] for cell in report(tmp_path)["cells"]] == [False, False]
+    assert [cell["scores"]["length"] for cell in report(tmp_path)["cells"]] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("shop", "no such repository"),
+        ("hidden.py", "no such file"),
+        ("score.py:score", "no such file"),
+        ("score.py:scores", "has no function"),
+    ],
+)
+def test_a_dry_run_finds_what_is_missing_and_no_name_is_taken(tmp_path, named, message):
+    path = experiment_file(tmp_path, tasks=2)
+    head, _, tail = path.read_text().rpartition(f'"{named.removesuffix("s")}"')
+    other = named if named.endswith("s") else f"no-{named}"
+    path.write_text(f'{head}"{other}"{tail}')
+
+    planned = harness(tmp_path, "experiment", "run", str(path), "--dry-run")
+    ran = harness(tmp_path, "experiment", "run", str(path))
+
+    assert planned.code == ran.code == (1 if "no such" in message else 2)
+    assert message in planned.err
+    assert message in ran.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_killed_experiment_has_each_result_once(finished_experiment):
     root, document = finished_experiment
 
@@ -173,7 +209,7 @@ def test_report_is_one_file_that_runs_and_loads_nothing(finished_experiment):
 
     assert ran.code == 0
     assert seconds[0] < 2
-    assert not re.search(r"<script|src=|https?://(?!www\.w3\.org)", text)
+    assert not re.search(r"<script|style=|src=|https?://(?!www\.w3\.org)", text)
     assert anchors == set(re.findall(r'id="(cell-[^"]+)"', text))
     assert len(anchors) == len(document["cells"])
     assert "| task-1 | ✗✗ | ✓✓ |" in (root / "r.md").read_text()

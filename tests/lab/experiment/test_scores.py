@@ -8,12 +8,22 @@ import pytest
 from msgspec.structs import replace
 
 from flightlog.lab.experiment.config import (
+    Cell,
     ExperimentArm,
     ExperimentConfig,
     ExperimentTask,
     ExperimentVerifier,
 )
-from flightlog.lab.experiment.report import build_report, format_amount, summarize_design
+from flightlog.lab.experiment.report import (
+    arm_table,
+    build_report,
+    comparison_table,
+    describe_progress,
+    draw_interval,
+    format_amount,
+    render_markdown,
+    summarize_design,
+)
 from flightlog.lab.experiment.scores import (
     compare_arms,
     deciding_step,
@@ -22,6 +32,7 @@ from flightlog.lab.experiment.scores import (
     pass_at_k,
 )
 from flightlog.lab.experiment.store import AttemptScored
+from flightlog.lab.statistics.inference import ConfidenceInterval, weighted_interval
 
 EXPERIMENTS = 500
 COVERAGE_EXPERIMENTS = 200
@@ -123,6 +134,20 @@ def test_three_of_ten_against_eight_of_ten_is_found_at_twenty(size):
     assert detectable_difference(config) == pytest.approx(0.48, abs=0.03)
 
 
+def test_the_difference_that_can_be_found_at_eight_tasks_is_found():
+    rng = np.random.default_rng(9)
+    config = experiment(8, 3)
+    size = detectable_difference(config)
+    chances = {"base": np.full(8, 0.5 - size / 2), "other": np.full(8, 0.5 + size / 2)}
+
+    detected = sum(
+        compare_arms(config, attempts_of(rng, config, chances))[0].is_finding
+        for _ in range(COVERAGE_EXPERIMENTS)
+    )
+
+    assert detected >= 0.75 * COVERAGE_EXPERIMENTS, detected
+
+
 @pytest.mark.parametrize("size", [(3, 3), (4, 5)])
 def test_intervals_of_costs_at_few_tasks_cover_the_truth(size):
     rng = np.random.default_rng(6)
@@ -217,3 +242,80 @@ def test_the_deciding_step_is_the_first_that_no_other_result_took():
 def test_large_amounts_are_shown_without_an_exponent():
     assert format_amount("tokens", -40_548.4) == "-40,548"
     assert format_amount("steps", 2.5) == "2.5"
+
+
+@pytest.mark.parametrize(
+    ("limits", "middle", "axis", "drawn"),
+    [
+        ((0.25, 0.75), 0.5, (0, 1), "······├─────●─────┤······"),
+        ((-0.25, 0.5), 0.25, (-1, 1), "·········├──┼──●──┤······"),
+        ((0.25, 0.5), 0.4, (-1, 1), "············│··├─●┤······"),
+        ((-9, 9), 0, (-1, 1), "├───────────●───────────┤"),
+    ],
+)
+def test_an_interval_is_drawn_as_text(limits, middle, axis, drawn):
+    assert draw_interval(ConfidenceInterval(*limits, ""), middle, *axis) == drawn
+
+
+def scored_report(count, change, **more):
+    """A report of 20 attempts with each arm, after `change` to each of the first `count`."""
+    config = experiment(1, 20, **more)
+    chances = {"base": [0.1], "other": [0.9]}
+    scored = attempts_of(np.random.default_rng(8), config, chances)
+    scored = [change(attempt) for attempt in scored[:count]] + scored[count:]
+    results = {Cell(item.task, item.arm, item.attempt): item for item in scored}
+    return build_report(config, results, 0.5)
+
+
+def test_markdown_draws_the_interval_of_each_arm_and_comparison():
+    report = scored_report(0, None)
+
+    lines = [line for line in render_markdown(report).splitlines() if "●" in line]
+
+    assert [line.split(" | ")[0] for line in lines] == ["| base", "| other", "| other against base"]
+    assert all(line.count("`") == 2 for line in lines)
+
+
+def test_attempts_that_did_not_complete_and_unknown_costs_are_reported():
+    def fail(attempt):
+        return replace(attempt, stop_reason="timeout", scores={"tests": 0.0, "cost_usd": None})
+
+    def price(attempt):
+        return (
+            fail(attempt)
+            if attempt.attempt < 3
+            else replace(attempt, scores=attempt.scores | {"cost_usd": 0.1})
+        )
+
+    some = scored_report(40, price)
+    none = replace(scored_report(2, fail), cost_usd=None)
+
+    assert "at least $0.5000" in describe_progress(some)
+    assert "Not completed: 2 timeout with base, 2 timeout with other" in describe_progress(some)
+    assert "unknown cost" in describe_progress(none)
+    assert "Not completed: 2 timeout with base" in render_markdown(some)
+
+
+def test_a_numeric_verifier_has_its_mean_and_interval_in_the_table():
+    def measure(attempt):
+        return replace(attempt, scores={"tests": attempt.attempt / 10})
+
+    heads, rows = arm_table(scored_report(40, measure))
+
+    low, high = (float(text) for text in rows[0][heads.index("tests")][6:-1].split(" to "))
+    assert rows[0][heads.index("tests")].startswith("1.05 (")
+    assert low < 1.05 < high
+
+
+def test_findings_at_few_tasks_speak_about_these_tasks_alone():
+    report = scored_report(0, None)
+    (row,) = comparison_table(report)[1]
+
+    assert row[:2] == ["other against base", "tests"]
+    assert row[-1].endswith("after Holm: a finding")
+    assert "results speak about these alone" in summarize_design(report)
+    assert "these alone" not in summarize_design(build_report(experiment(8, 1), {}))
+
+
+def test_values_that_are_equal_up_to_rounding_have_no_interval():
+    assert weighted_interval([[0.1] * 3, [0.3] * 3], (-1, 1), 0) is None

@@ -8,8 +8,8 @@ import click
 
 from flightlog.app.runtime import open_runtime
 from flightlog.cli.options import AS_JSON, ON, RUNS_DIR
-from flightlog.cli.output import format_examples, format_value, print_json, print_table
-from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.cli.output import format_examples, print_json, print_table
+from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.lab.experiment.report import ExperimentReport
@@ -40,18 +40,25 @@ def run_file(file: Path, runs_dir: Path, *, on: str, as_json: bool, **arguments:
     Prints the differences between arms and the smallest difference that can be found before
     anything is spent. Exit 1 if an attempt did not complete.
     """
-    from flightlog.lab.experiment import service
-    from flightlog.lab.experiment.report import build_report
+    from flightlog.lab.experiment import report, service
+    from flightlog.lab.experiment.store import create_experiment
 
     runtime = open_runtime(on=on)
     config, text = service.read_experiment(runtime, file, arguments["name"])
-    plan = build_report(config, {})
-    _print_plan(plan)
+    plan = report.build_report(config, {})
+    for key, *values in report.difference_table(plan)[1]:
+        shown = " | ".join(one_line(value, 60) for value in values)
+        click.echo(make_inert(f"arms differ in {key}: {shown}"), err=True)
+    if len(plan.arms) > 1 and not plan.arm_differences:
+        click.echo("the arms do not differ in any setting", err=True)
+    click.echo(make_inert(report.summarize_design(plan)), err=True)
+    click.echo(make_inert(report.describe_budget(config)), err=True)
     if arguments["dry_run"]:
         if as_json:
             print_json(plan)
         return 0
-    store = service.run_experiment(runtime, runs_dir, (config, text), _ExperimentProgress())
+    store = create_experiment(runtime, (runs_dir / config.name).absolute(), config, text)
+    store = service.resume_experiment(runtime, store, _ExperimentProgress())
     return _print_results(store, as_json=as_json)
 
 
@@ -99,7 +106,7 @@ def add_attempts(
 def show_status(name: str | None, runs_dir: Path, *, as_json: bool) -> None:
     """Show how far experiments are."""
     from flightlog.lab.experiment.service import list_experiments, open_experiment
-    from flightlog.lab.experiment.store import ExperimentStore
+    from flightlog.lab.experiment.store import ExperimentStore, describe_cost
 
     runtime = open_runtime()
     paths = [open_experiment(runtime, runs_dir, name).path] if name else list_experiments(runs_dir)
@@ -109,9 +116,10 @@ def show_status(name: str | None, runs_dir: Path, *, as_json: bool) -> None:
         return
     table = []
     for row in rows:
-        state = "done" if row.done == row.planned else "stopped"
-        state = "running" if row.is_running else state
-        table.append([row.name, f"{row.done}/{row.planned}", f"${row.cost_usd:.4f}", state])
+        ended = "done" if row.done == row.planned else "stopped"
+        state = "running" if row.is_running else ended
+        cost = describe_cost(row.cost_usd, row.unpriced)
+        table.append([row.name, f"{row.done}/{row.planned}", cost, state])
     print_table(["experiment", "attempts", "cost", "state"], table, right=(1, 2))
 
 
@@ -179,40 +187,29 @@ class _ExperimentProgress:
     def __call__(
         self, store: "ExperimentStore", scored: "AttemptScored | None", running: int
     ) -> None:
-        count = f"{len(store.results)}/{len(store.config.cells())}"
+        from flightlog.lab.experiment.store import describe_cost
+
+        status = store.status
+        count = f"{status.done}/{status.planned}"
         erase = "\r\x1b[K" if self._live else ""
         if scored is not None:
-            outcomes = ", ".join(
-                f"{name} {'passed' if passed else 'failed'}"
-                for name, passed in scored.passed.items()
-            )
-            text = f"{count:>9}  {scored.task} {scored.arm} {scored.attempt}: {outcomes or scored.stop_reason}"
-            line = erase + make_inert(f"{one_line(text, 120)}  ${store.spent_usd:.4f}")
-            click.echo(line, err=True)
+            words = [f"{name} {'passed' if ok else 'failed'}" for name, ok in scored.passed.items()]
+            if scored.stop_reason != "completed" or not words:
+                words.insert(0, scored.stop_reason)
+            text = f"{count:>9}  {scored.task} {scored.arm} {scored.attempt}: {', '.join(words)}"
+            cost = describe_cost(status.cost_usd, status.unpriced)
+            click.echo(erase + make_inert(f"{one_line(text, 120)}  {cost}"), err=True)
         if self._live:
             click.echo(f"{erase}{count:>9}  {running} running", err=True, nl=False)
 
 
-def _print_plan(plan: "ExperimentReport") -> None:
-    from flightlog.lab.experiment.report import summarize_design
-
-    for key, values in plan.arm_differences.items():
-        shown = " | ".join(one_line(format_value(value), 60) or "-" for value in values)
-        click.echo(make_inert(f"arms differ in {key}: {shown}"), err=True)
-    if len(plan.arms) > 1 and not plan.arm_differences:
-        click.echo("the arms do not differ in any setting", err=True)
-    click.echo(make_inert(summarize_design(plan)), err=True)
-
-
-def print_report(report: "ExperimentReport") -> None:
+def print_report(built: "ExperimentReport") -> None:
     """Print the table of arms, the comparisons and the grid."""
-    from flightlog.lab.experiment.report import arm_table, describe_comparison, grid_table
+    from flightlog.lab.experiment import report
 
-    done = f"{report.done} of {pluralize(report.planned, 'attempt')}, ${report.cost_usd:.4f}"
-    click.echo(make_inert(f"{report.name}: {done}"))
-    heads, rows = arm_table(report)
+    click.echo(make_inert(f"{built.name}: {report.describe_progress(built)}"))
+    heads, rows = report.arm_table(built)
     print_table(heads, rows, right=tuple(n for n in range(1, len(heads)) if n != 3))
-    for comparison in report.comparisons:
-        mark = "*" if comparison.is_finding else " "
-        click.echo(make_inert(f" {mark} {describe_comparison(comparison)}"))
-    print_table(*grid_table(report))
+    if built.comparisons:
+        print_table(*report.comparison_table(built), right=(2,))
+    print_table(*report.grid_table(built))

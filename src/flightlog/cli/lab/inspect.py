@@ -166,7 +166,10 @@ def print_comparison(comparison: dict[str, Any]) -> None:
             shares = (f"{one['passed']}/{one['total']}" for one in group["verifiers"].values())
             ended, verified = ", ".join(reasons), ", ".join(shares) or "-"
             measured = ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
-            spreads = (_format_spread(group[name]) for name in measured)
+            spreads = (
+                f"{spread['mean']:.4g} ± {spread['sd']:.2g}" if (spread := group[name]) else "-"
+                for name in measured
+            )
             rows.append([group["run_name"], str(group["count"]), ended, verified, *spreads])
         heads = ["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"]
         print_table(heads, rows, right=(1, 4, 5, 6, 7))
@@ -250,7 +253,3 @@ def _shorten_text(text: str, limit: int) -> str:
 
 def _indent_text(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
-
-
-def _format_spread(spread: dict[str, Any] | None) -> str:
-    return "-" if spread is None else f"{spread['mean']:.4g} ± {spread['sd']:.2g}"

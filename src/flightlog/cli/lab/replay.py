@@ -134,12 +134,6 @@ def _print_turns(turns: "list[ReplayTurn]") -> None:
     print_table(["turn", "tools", "exact", "text"], rows, right=(0,))
 
 
-def _count_passed(verifiers: list[dict[str, Any]]) -> str:
-    if verifiers:
-        return f"{sum(verifier['passed'] for verifier in verifiers)}/{len(verifiers)}"
-    return "-"
-
-
 def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
     rows = []
     for meta in metas:
@@ -147,7 +141,8 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         first = meta["sessions"][0]
         verdict = certificate.get("verdict", "not decided")
         replaced = str(len(certificate.get("replacements", ())))
-        ended = (first["stop_reason"], _count_passed(first["verifiers"]))
+        passed = [verifier["passed"] for verifier in first["verifiers"]]
+        ended = (first["stop_reason"], f"{sum(passed)}/{len(passed)}" if passed else "-")
         counts = (str(first["num_turns"]), format_usd(first["total_cost_usd"]))
         rows.append([meta["run_name"], verdict, replaced, *ended, *counts])
     heads = ["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"]

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show the runs without writing them.")
 @RUNS_DIR
 @AS_JSON
-def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: Any) -> None:
+def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: Any) -> int:
     """Make runs from recorded sessions.
 
     File changes are rebuilt from tool calls and labeled as such. SESSION may also be a path: ATIF
-    trajectories of any producer at or below it, such as trials of Harbor, become runs.
+    trajectories of any producer at or below it, such as trials of Harbor, become runs. Exit 3 if one
+    of them cannot be read.
     """
     from flightlog.lab.collect import CollectOptions, collect_sessions, collect_trajectories
 
@@ -45,7 +46,7 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     write = not (arguments["only_list"] or arguments["dry_run"])
     options = CollectOptions(write, *(arguments[name] for name in names))
     if session and Path(session).exists():
-        rows = collect_trajectories(open_runtime(), Path(session), runs_dir)
+        rows = collect_trajectories(open_runtime(), Path(session), runs_dir, write=write)
     else:
         rows = collect_sessions(open_runtime(), session or "", runs_dir, options)
     if as_json:
@@ -53,6 +54,7 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **arguments: 
     else:
         heads = ["session", "run", "state"]
         print_table(heads, [[row.session, row.run_name, row.status] for row in rows])
+    return 0 if all(row.run_name for row in rows) else 3
 
 
 class RunProgress:

@@ -1,25 +1,13 @@
 """Parse an experiment file: tasks, arms, attempts and the outcome that decides.
 
-    attempts: 3
-    primary: tests
-    tasks:
-      - id: rounding
-        repo: ../shop
-        commit: 4f1c2aa
-        prompt: Prices are rounded wrongly. Repair it.
-        setup: pip install -e .
-        verifiers: [{name: tests, command: pytest -q, files: {tests/test_hidden.py: hidden.py}}]
-    arms:
-      - {name: base, model: claude-opus-5-5}
-      - {name: careful, model: claude-opus-5-5, system_prompt: Write a test first.}
-
+Every key, with an example: `docs/reference/experiment-file.md`, `docs/how-to/run-an-experiment.md`.
 Takes text and returns a value, or raises Misconfigured with the field that was probably meant.
 Paths are relative to the file. A task list of another file (`- from: FILE`) is marked as foreign.
 """
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -65,6 +53,8 @@ class ExperimentVerifier(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a verifier is one of command, function")
         if self.function and ":" not in self.function:
             raise ValueError("a function is written FILE.py:FUNCTION")
+        if not self.timeout_seconds > 0:  # not a number, too
+            raise ValueError("timeout_seconds is above 0")
 
 
 class ExperimentTask(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,6 +84,9 @@ class ExperimentTask(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"task {self.id} has a NUL character")
         if not self.prompt.strip():
             raise ValueError(f"task {self.id} needs a prompt")
+        limits = (self.setup_timeout_seconds, self.timeout_seconds)
+        if not all(limit is None or limit > 0 for limit in limits):
+            raise ValueError(f"the time limits of task {self.id} are above 0")
 
     @property
     def setup_commands(self) -> tuple[str, ...]:
@@ -261,13 +254,23 @@ def resolve_references(
 
 
 def arm_differences(arms: Sequence[ExperimentArm]) -> dict[str, list[Any]]:
-    """Return the settings in which arms differ, each with its value for every arm."""
-    rows = [msgspec.to_builtins(arm) | {"agent": arm.engine} for arm in arms]
-    return {
-        key: [row[key] for row in rows]
-        for key in (rows[0] if rows else ())
-        if key != "name" and any(row[key] != rows[0][key] for row in rows)
-    }
+    """Return the settings in which arms differ, each with its value for every arm, or None.
+
+    A setting inside a mapping has a name with dots: `settings.env.LANG`.
+    """
+    listed = [msgspec.to_builtins(arm) | {"name": "", "agent": arm.engine} for arm in arms]
+    rows = [dict(_iter_settings("", row)) for row in listed]
+    keys = dict.fromkeys(key for row in rows for key in row)
+    values = {key: [row.get(key) for row in rows] for key in keys}
+    return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
+
+
+def _iter_settings(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _iter_settings(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -368,9 +371,10 @@ def convert_to(data: Any, kind: type[_T]) -> _T:
 
 def _field_hint(message: str) -> str:
     unknown = re.search(r"unknown field `(.+?)`", message)
-    kinds: dict[str, type[Struct]] = {"verifiers": ExperimentVerifier, "tasks": ExperimentTask}
-    kind = next((kinds[key] for key in kinds if key in message), None)
-    kind = kind or (ExperimentArm if "arms" in message else ExperimentConfig)
-    fields = kind.__struct_fields__
+    if " field `" not in message:
+        return "correct it in the file"
+    kinds = {"verifiers": ExperimentVerifier, "tasks": ExperimentTask, "arms": ExperimentArm}
+    kind = next((kinds[key] for key in kinds if key in message), ExperimentConfig)
+    fields = [name for name in kind.__struct_fields__ if name != "source"]  # of flightlog itself
     listed = f"fields: {', '.join(fields)}"
     return suggest_name(unknown[1], fields, listed) if unknown else listed

@@ -3,39 +3,35 @@
 The HTML file contains everything it shows and no script; text of tasks and sessions is escaped.
 """
 
-import re
+import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.lab.experiment import scores
 from flightlog.lab.experiment.config import MEASURES, Cell, ExperimentConfig, arm_differences
-from flightlog.lab.experiment.scores import (
-    FINDING,
-    ArmComparison,
-    ArmEstimate,
-    compare_arms,
-    deciding_step,
-    detectable_difference,
-    estimate_arm,
-    scored_tasks,
-)
-from flightlog.lab.experiment.store import AttemptScored, ExperimentStore
+from flightlog.lab.experiment.store import AttemptScored, ExperimentStore, describe_cost
 from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_path_lines
 from flightlog.lab.statistics.groups import Action
+from flightlog.lab.statistics.inference import ConfidenceInterval
+from flightlog.lab.statistics.report import escape_markdown, inline_code
 from flightlog.model.text import make_inert, one_line, pluralize
+from flightlog.usage.prices import is_priced
 
-TEMPLATE = Path(__file__).with_name("report.html")
 MEASURE_NAMES = dict(
     zip(MEASURES, ("cost", "tokens", "latency", "steps", "tool errors"), strict=True)
 )
 _STEPS_SHOWN = 60  # around the deciding step, so that a page of many attempts stays readable
 _DIVERGENCE_LINES = 40
-_WHOLE_FROM = 1_000  # larger amounts are shown without decimals and exponents
+_WHOLE_FROM = 100  # larger amounts are shown without decimals and exponents
+_CELLS = 25  # characters of an interval drawn as text; odd, so that zero has one
+_SHARED_CHARS = 24  # of what two settings have in common, as much is shown before they differ
 
 
 class ReportCell(Struct, frozen=True):
@@ -69,17 +65,19 @@ class ExperimentReport(Struct, frozen=True):
     attempts: int
     done: int
     planned: int
-    cost_usd: float
+    cost_usd: float | None
     max_budget_usd: float | None
     detectable_difference: float | None
     arm_differences: dict[str, list[Any]]
-    arms: list[ArmEstimate]
-    comparisons: list[ArmComparison]
+    arms: list[scores.ArmEstimate]
+    comparisons: list[scores.ArmComparison]
     cells: list[ReportCell]
     divergence: dict[str, list[str]]
     tasks: list[str]
     damage: int = 0
     unscored_tasks: list[str] = []
+    unpriced: int = 0
+    numeric_verifiers: list[str] = []
 
 
 def report_experiment(store: ExperimentStore) -> ExperimentReport:
@@ -97,24 +95,24 @@ def build_report(
     """Return a report; attempts without a result are cells without scores."""
     scored = list(results.values())
     cells = [_report_cell(config, cell, results) for cell in config.cells()]
+    unpriced = sum(result.scores.get("cost_usd") is None for result in scored)
+    verifiers = (name for name in config.outcome_names if name not in MEASURES)
     return ExperimentReport(
-        config.name,
-        config.hypothesis,
-        config.primary_outcome,
-        config.attempts,
-        len(scored),
-        len(cells),
-        round(spent_usd, 9),
+        *(config.name, config.hypothesis, config.primary_outcome),
+        *(config.attempts, len(scored), len(cells)),
+        None if unpriced and not spent_usd else round(spent_usd, 9),
         config.max_budget_usd,
-        detectable_difference(config),
+        scores.detectable_difference(config),
         arm_differences(config.arms),
-        [estimate_arm(config, scored, arm.name) for arm in config.arms],
-        compare_arms(config, scored),
+        [scores.estimate_arm(config, scored, arm.name) for arm in config.arms],
+        scores.compare_arms(config, scored),
         cells,
         {task.id: list(_divergence_lines(task.id, scored)) for task in config.tasks},
         [task.id for task in config.tasks],
         damage,
-        sorted({task.id for task in config.tasks} - set(scored_tasks(config))),
+        sorted({task.id for task in config.tasks} - set(scores.scored_tasks(config))),
+        unpriced,
+        [name for name in verifiers if not scores.is_share(config, scored, name)],
     )
 
 
@@ -124,7 +122,7 @@ def _report_cell(
     result = results.get(cell)
     if result is None:
         return ReportCell(*cell, {}, "")
-    turn = deciding_step(result, list(results.values()), config.pass_outcome)
+    turn = scores.deciding_step(result, list(results.values()), config.pass_outcome)
     command = f"flightlog lab replay {shlex.quote(result.run)} --turn {turn}"
     others = (arm.name for arm in config.arms if arm.name != cell.arm)
     passed = (result.passed.get(config.pass_outcome), result.passed)
@@ -146,22 +144,90 @@ def _divergence_lines(task: str, results: Sequence[AttemptScored]) -> Iterator[s
 
 
 def arm_table(report: ExperimentReport) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and rows of the table of arms."""
+    """Return the heads and rows of the table of arms.
+
+    Verifiers that give numbers have their means; the primary outcome also has its interval.
+    """
     ks = sorted({k for arm in report.arms for k in arm.pass_at_k}, key=int)[1:][-1:]
     heads = ["arm", "attempts", "pass@1", "95 % interval", *(f"pass@{k}" for k in ks)]
+    names = [*report.numeric_verifiers, *MEASURES]
     rows = []
     for arm in report.arms:
         interval = "-"
         if arm.interval is not None and arm.pass_at_1 is not None:
             interval = f"{100 * arm.interval.low:.0f} to {100 * arm.interval.high:.0f} %"
         shares = [_format_percent(arm.pass_at_k.get(k)) for k in ks]
-        means = [
-            format_amount(name, mean.mean if (mean := arm.outcomes.get(name)) else None)
-            for name in MEASURES
-        ]
+        means = [_format_mean(name, arm, has_interval=name == report.primary) for name in names]
         first = [arm.name, str(arm.attempts), _format_percent(arm.pass_at_1)]
         rows.append([*first, interval, *shares, *means])
-    return [*heads, *MEASURE_NAMES.values()], rows
+    return [*heads, *(MEASURE_NAMES.get(name, name) for name in names)], rows
+
+
+def comparison_table(report: ExperimentReport) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of the table of comparisons."""
+    rows = []
+    for item in report.comparisons:
+        interval, test = "-", "not tested"
+        if (span := item.interval) is not None:
+            low, high = (_format_difference(item, limit) for limit in (span.low, span.high))
+            interval = f"{low.removesuffix(' points').removesuffix(' s')} to {high}"
+        if item.p_value is not None:
+            verdict = "a finding" if item.is_finding else "no difference found"
+            test = f"p = {item.p_value:.3g}, {item.p_value_adjusted:.3g} after Holm: {verdict}"
+        pair, size = (
+            f"{item.arm} against {item.baseline}",
+            _format_difference(item, item.difference),
+        )
+        rows.append([pair, MEASURE_NAMES.get(item.outcome, item.outcome), size, interval, test])
+    return ["arms", "outcome", "difference", "95 % interval", "test"], rows
+
+
+def _format_difference(comparison: scores.ArmComparison, value: float) -> str:
+    if comparison.is_share:
+        return f"{100 * value:+.0f} points"
+    return f"{'+' if value > 0 else ''}{format_amount(comparison.outcome, value)}"
+
+
+def _format_mean(outcome: str, arm: scores.ArmEstimate, *, has_interval: bool) -> str:
+    mean = arm.outcomes.get(outcome)
+    values = [mean.mean if mean else None]
+    if mean and mean.interval and has_interval:
+        values += [mean.interval.low, mean.interval.high]
+    text, *limits = (format_amount(outcome, value) for value in values)
+    return f"{text} ({' to '.join(limits)})" if limits else text
+
+
+def difference_limit(report: ExperimentReport, comparison: scores.ArmComparison) -> float:
+    """Return where the axis of a drawn difference ends, to both sides of zero."""
+    same = (item for item in report.comparisons if item.outcome == comparison.outcome)
+    limits = [max(-span.low, span.high) for item in same if (span := item.interval)]
+    return 1.0 if comparison.is_share else max(limits, default=1.0)
+
+
+def draw_interval(interval: ConfidenceInterval, middle: float, start: float, end: float) -> str:
+    """Return an interval drawn as text, with a mark at zero inside the axis."""
+    low, high, dot, zero = (
+        round((min(max(value, start), end) - start) / (end - start) * (_CELLS - 1))
+        for value in (interval.low, interval.high, middle, 0.0)
+    )
+    cells = ["·"] * low + ["─"] * (high + 1 - low) + ["·"] * (_CELLS - 1 - high)
+    cells[zero] = {"·": "│", "─": "┼"}[cells[zero]] if zero else cells[zero]
+    cells[low], cells[high], cells[dot] = "├", "┤", "●"
+    return "".join(cells)
+
+
+def difference_table(report: ExperimentReport) -> tuple[list[str], list[list[str]]]:
+    """Return the settings in which arms differ, each from shortly before the first difference on."""
+    rows = []
+    for key, values in report.arm_differences.items():
+        known = ("" if value is None else value for value in values)
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in known]
+        columns = enumerate(zip(*texts, strict=False))
+        same = next((number for number, column in columns if len(set(column)) > 1), 0)
+        start = max(same - _SHARED_CHARS, 0)
+        cut = (f"…{text[start:]}" if start else text for text in texts)
+        rows.append([key, *(one_line(text, 120) or "-" for text in cut)])
+    return ["setting", *(arm.name for arm in report.arms)], rows
 
 
 def grid_table(report: ExperimentReport) -> tuple[list[str], list[list[str]]]:
@@ -187,25 +253,6 @@ def _format_percent(share: float | None) -> str:
     return "?" if share is None else f"{100 * share:.0f} %"
 
 
-def describe_comparison(comparison: ArmComparison) -> str:
-    """Return one comparison in a sentence, with its interval and its test."""
-
-    def format_value(value: float) -> str:
-        points = f"{100 * value:.0f} points"
-        return points if comparison.is_share else format_amount(comparison.outcome, value)
-
-    sign = "+" if comparison.difference > 0 else ""
-    text = f"{comparison.arm} against {comparison.baseline}, {comparison.outcome}: "
-    text += sign + format_value(comparison.difference)
-    if comparison.interval is not None:
-        text += f" (95 % {format_value(comparison.interval.low)} to {format_value(comparison.interval.high)})"
-    if comparison.p_value is None or comparison.p_value_adjusted is None:
-        return f"{text}; estimated, not tested"
-    verdict = "a finding" if comparison.is_finding else "no difference found"
-    p_values = f"p = {comparison.p_value:.3g}, {comparison.p_value_adjusted:.3g} after Holm"
-    return f"{text}; {comparison.test}, {p_values}: {verdict}"
-
-
 def summarize_design(report: ExperimentReport) -> str:
     """Return what the experiment can show, before it is paid for."""
     counts = (len(report.tasks), "task"), (len(report.arms), "arm"), (report.attempts, "attempt")
@@ -213,6 +260,8 @@ def summarize_design(report: ExperimentReport) -> str:
     text = f"{listed} each; the primary outcome is {report.primary}. "
     if report.unscored_tasks:
         text += f"Tasks without it are not in pass@1: {', '.join(report.unscored_tasks)}. "
+    if len(report.tasks) < scores.TASKS_MIN:
+        text += f"Fewer than {scores.TASKS_MIN} tasks: results speak about these alone. "
     smallest = report.detectable_difference
     if len(report.arms) == 1:
         return text + "One arm is compared with none."
@@ -226,35 +275,34 @@ def summarize_design(report: ExperimentReport) -> str:
     )
 
 
+def describe_budget(config: ExperimentConfig) -> str:
+    """Return what limits the cost, before anything is paid."""
+    unknown = dict.fromkeys(arm.model for arm in config.arms if not is_priced(arm.model))
+    if unknown:
+        return f"No price is known for {', '.join(unknown)}: nothing limits what that costs."
+    if config.max_budget_usd is None:
+        return "Nothing limits the cost: max_budget_usd is not set."
+    return f"All attempts together cost at most about ${config.max_budget_usd:.2f}."
+
+
+def describe_progress(report: ExperimentReport) -> str:
+    """Return how many attempts have a result, how they ended, and what they cost."""
+    text = f"{report.done} of {pluralize(report.planned, 'attempt')}"
+    text += f", {describe_cost(report.cost_usd, report.unpriced)}"
+    if report.max_budget_usd is not None:
+        text += f" of at most ${report.max_budget_usd:.2f}"
+    if report.cost_usd and 0 < report.done < report.planned:
+        rest = report.cost_usd / report.done * (report.planned - report.done)
+        text += f"; the others cost about ${rest:.4f} at this rate"
+    ended = Counter((cell.stop_reason, cell.arm) for cell in report.cells if cell.session)
+    listed = [f"{ended[key]} {' with '.join(key)}" for key in ended if key[0] != "completed"]
+    text += f". Not completed: {', '.join(listed)}" if listed else ""
+    return text + (f". {report.damage} damaged records were skipped" if report.damage else "")
+
+
 def render_markdown(report: ExperimentReport) -> str:
-    """Return the report as Markdown."""
-    hypothesis = _escape_markdown(one_line(report.hypothesis, 400))
-    lines = [f"# {one_line(report.name, 100)}", "", hypothesis, ""]
-    progress = f"{report.done} of {report.planned} attempts have a result, ${report.cost_usd:.4f}."
-    design = _escape_markdown(f"{summarize_design(report)} {progress}")
-    lines += [design, "", *_table_lines(*arm_table(report)), ""]
-    for key, values in report.arm_differences.items():
-        rows = [[arm.name, str(value)] for arm, value in zip(report.arms, values, strict=True)]
-        lines += [*_table_lines(["arm", key], rows), ""]
-    lines += [f"- {_escape_markdown(describe_comparison(found))}." for found in report.comparisons]
-    lines += ["", "Each mark is an attempt: ✓ passed, ✗ failed, ? unknown, · not run yet.", ""]
-    lines += _table_lines(*grid_table(report))
-    for task, tree in report.divergence.items():
-        if tree:
-            lines += ["", f"Where attempts at {task} diverge:", "", *(f"    {row}" for row in tree)]
-    return "\n".join([*lines, ""])
-
-
-def _escape_markdown(text: str) -> str:
-    """Return text that Markdown shows as it is: no HTML, no link, no picture, no control character."""
-    return re.sub(r"([\\`\[\]<>&!])", r"\\\1", one_line(text, 2_000))
-
-
-def _table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(_escape_markdown(one_line(cell, 120)).replace('|', '¦') for cell in row)} |"
-        for row in (heads, ["---"] * len(heads), *rows)
-    ]
+    """Return the report as Markdown, with intervals drawn as text."""
+    return _render("report.md.jinja", report=report)
 
 
 def render_html(
@@ -267,49 +315,39 @@ def render_html(
     In a file a cell opens the steps of its attempt further down; on a page `link` names the
     page of its deciding step.
     """
+    return _render(
+        "report.html",
+        report=report,
+        is_file=link is None,
+        link=link or (lambda cell: f"#cell-{cell.task}-{cell.arm}-{cell.attempt}"),
+        steps=lambda cell: _steps_shown(results[Cell(cell.task, cell.arm, cell.attempt)], cell),
+    )
+
+
+def _render(template: str, **values: Any) -> str:
+    """Return a template with these values; the Markdown one escapes them with its filters."""
     environment = Environment(
-        autoescape=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
         finalize=lambda value: make_inert(value) if type(value) is str else value,
     )
-    return environment.from_string(TEMPLATE.read_text("utf-8")).render(
-        report=report,
-        is_file=link is None,
-        link=link or (lambda cell: f"#{_cell_anchor(cell)}"),
-        anchor=_cell_anchor,
-        steps=lambda cell: _steps_shown(results[Cell(cell.task, cell.arm, cell.attempt)], cell),
-        arm_table=arm_table(report),
-        amount=format_amount,
-        describe=describe_comparison,
-        design=summarize_design(report),
-        finding=FINDING,
-        points=_scatter_points(report, _largest_cost(report)),
-        widest=_largest_cost(report),
-        line=one_line,
-    )
-
-
-def _cell_anchor(cell: ReportCell) -> str:
-    return f"cell-{cell.task}-{cell.arm}-{cell.attempt}"
+    functions: list[Callable[..., Any]] = [
+        arm_table,
+        comparison_table,
+        difference_table,
+        grid_table,
+    ]
+    functions += [describe_progress, difference_limit, draw_interval, format_amount, one_line]
+    environment.globals |= {function.__name__: function for function in functions}
+    environment.filters |= {"code": inline_code}
+    environment.filters["md"] = lambda text: escape_markdown(text.replace("|", "¦"), 2_000)
+    values |= {"finding": scores.FINDING, "design": summarize_design(values["report"])}
+    return environment.get_template(template).render(values)
 
 
 def _steps_shown(result: AttemptScored, cell: ReportCell) -> list[tuple[int, str, bool]]:
     first = max(0, cell.deciding_turn - _STEPS_SHOWN // 2)
     shown = list(enumerate(result.actions, 1))[first : first + _STEPS_SHOWN]
     return [(number, label, number == cell.deciding_turn) for number, (_, label) in shown]
-
-
-def _largest_cost(report: ExperimentReport) -> float:
-    """Return the largest mean cost of an arm, where the axis of costs ends."""
-    costs = (arm.outcomes.get("cost_usd") for arm in report.arms)
-    return max((cost.mean for cost in costs if cost), default=0.0)
-
-
-def _scatter_points(report: ExperimentReport, widest: float) -> list[tuple[str, float, float]]:
-    """Return each arm's mean cost and score as fractions of the drawing's width and height."""
-    return [
-        (arm.name, cost.mean / (widest or 1.0), arm.pass_at_1)
-        for arm in report.arms
-        if (cost := arm.outcomes.get("cost_usd")) and arm.pass_at_1 is not None
-    ]

@@ -320,6 +320,8 @@ def detectable_difference(config: ExperimentConfig) -> float | None:
     if 2 / draws > level:  # even the clearest result is not rare enough
         return None
     needed = NormalDist().inv_cdf(1 - level / 2) + NormalDist().inv_cdf(POWER)
+    if tasks >= TASKS_MIN:  # the spread between tasks is estimated; simulated for 8 to 40 tasks
+        needed *= sqrt(tasks / (tasks - _Z**2 / 3))
     if config.primary_outcome in MEASURES:
         return needed * sqrt(2 / count)
     # Around one half, sin(2 asin sqrt(p)) turns the angle between both shares into their distance.

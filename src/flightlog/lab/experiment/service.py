@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from flightlog.lab import service
 from flightlog.lab.config import RunConfig
+from flightlog.lab.experiment import tasks
 from flightlog.lab.experiment.config import (
     CELLS_MAX,
     Cell,
@@ -34,14 +35,6 @@ from flightlog.lab.experiment.store import (
     AttemptScored,
     AttemptStopped,
     ExperimentStore,
-    create_experiment,
-)
-from flightlog.lab.experiment.tasks import (
-    build_run_config,
-    check_foreign_tasks,
-    describe_task,
-    prepare_task,
-    undo_overlay,
 )
 from flightlog.lab.run_reader import RunSession
 from flightlog.lab.runner.run import continue_run, start_run
@@ -99,19 +92,12 @@ def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[Exper
     own = (*(task.env for task in config.tasks), *(arm.env for arm in config.arms))
     for env in (*own, *servers):
         resolve_references(env, config.variables, runtime.environ)
-    check_foreign_tasks(runtime, config.tasks)
-    for task in config.tasks:  # raises for a setting that runs refuse
+    tasks.check_foreign_tasks(runtime, config.tasks)
+    for task in config.tasks:  # raises for what is missing, and for a setting that runs refuse
+        tasks.check_task(task)
         for arm in config.arms:
-            build_run_config(path.parent, config, (task.id, arm.name), None)
+            tasks.build_run_config(path.parent, config, (task.id, arm.name), None)
     return config, text
-
-
-def run_experiment(
-    runtime: Runtime, runs_dir: Path, file: tuple[ExperimentConfig, str], progress: Progress
-) -> ExperimentStore:
-    """Create an experiment and carry it out."""
-    path = (runs_dir / file[0].name).absolute()
-    return resume_experiment(runtime, create_experiment(runtime, path, *file), progress)
 
 
 def resume_experiment(
@@ -132,7 +118,7 @@ def resume_experiment(
         pending = experiment.pending_cells()
         for task in experiment.config.tasks:
             if any(cell.task == task.id for cell in pending):
-                prepare_task(runtime, experiment.path, experiment.config, task)
+                tasks.prepare_task(runtime, experiment.path, experiment.config, task)
         _Schedule(runtime, experiment, progress).run_cells(pending)
     return experiment
 
@@ -165,7 +151,8 @@ class _Schedule:
                         self._problem = "the budget is spent"
                         break
                     job = CellJob(str(self._experiment.path), left.pop(), share)
-                    self._running[submit(self._make_job(job))] = job
+                    key = f"flightlog-{CELL_JOB}-{'.'.join(map(str, job.cell))}-{self._runtime.new_id()}"
+                    self._running[submit(Job(key, CELL_JOB, msgspec.json.encode(job)))] = job
                 if not self._running:
                     break
                 done, _ = wait(self._running, timeout=_POLL_S, return_when=FIRST_COMPLETED)
@@ -185,10 +172,6 @@ class _Schedule:
         promised = sum(job.budget_usd or 0.0 for job in self._running.values())
         left = config.max_budget_usd - self._experiment.spent_usd - promised
         return round(left / (config.max_parallel - len(self._running)), 6)
-
-    def _make_job(self, job: CellJob) -> Job:
-        key = f"flightlog-{CELL_JOB}-{'.'.join(map(str, job.cell))}-{self._runtime.new_id()}"
-        return Job(key, CELL_JOB, msgspec.json.encode(job))
 
     def _record_result(self, job: CellJob, future: "Future[bytes]") -> None:
         result = msgspec.json.decode(future.result(), type=CellResult)
@@ -229,7 +212,9 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
     path = experiment.run_path(job.cell)
     environment = service.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
     if not (path / RUN_CONFIG).is_file():
-        config = build_run_config(experiment.path, experiment.config, job.cell[:2], job.budget_usd)
+        config = tasks.build_run_config(
+            experiment.path, experiment.config, job.cell[:2], job.budget_usd
+        )
         return start_run(path, replace(config, run_name=path.name), environment)
     run = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     attempt = run.state.last_attempt("session_01")
@@ -348,8 +333,8 @@ def configure_arm(runtime: Runtime, run: RunStore, name: str) -> tuple[str, RunC
     if name not in arms or own not in arms or task not in {task.id for task in store.config.tasks}:
         raise NotFound(f"{store.name} has no arm {name[:60]!r}", hint=f"arms: {', '.join(arms)}")
     differences = ", ".join(arm_differences([arms[own], arms[name]])) or "nothing"
-    config = build_run_config(store.path, store.config, (task, name), None)
-    undo = undo_overlay(store.path, Path(config.work_dir), (own, name))
+    config = tasks.build_run_config(store.path, store.config, (task, name), None)
+    undo = tasks.undo_overlay(store.path, Path(config.work_dir), (own, name))
     commands = (*undo, *config.pre_run_commands)
     return f"{name}: {differences}", replace(config, pre_run_commands=commands)
 
@@ -362,7 +347,7 @@ def experiment_target(runtime: Runtime, path: Path) -> ConsentTarget:
         agent = " ".join(arm.command) if arm.engine == "command" else f"{arm.engine} {arm.model}"
         effects[f"arm {arm.name}"] = f"{agent}, {arm.permission_mode} {arm.base_url}".strip()
     for task in experiment.config.tasks:
-        effects |= describe_task(task)
+        effects |= tasks.describe_task(task)
     if experiment.config.variables:
         effects["variables"] = ", ".join(experiment.config.variables)
     subject = f"experiment {experiment.digest}"

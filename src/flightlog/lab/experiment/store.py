@@ -1,11 +1,6 @@
 """An experiment's directory: its frozen configuration, its journal of results, its state.
 
-runs/<experiment>/
-  experiment.yaml        the file as the person wrote it
-  experiment.json        the same with every default and every path, as it is carried out
-  tasks/ files/ arms/    directories of the tasks, hidden files, overlays
-  .results.jsonl .lock   one event for each scored attempt; the holder's lock
-runs/<experiment>.<task>.<arm>.<attempt>/    each attempt is a run of its own, beside it
+Its files: `docs/reference/experiment-file.md`. Each attempt is a run of its own, beside it.
 """
 
 import hashlib
@@ -83,9 +78,17 @@ class ExperimentStatus(Struct, frozen=True):
     name: str
     done: int
     planned: int
-    cost_usd: float
+    cost_usd: float | None
     max_budget_usd: float | None
     is_running: bool
+    unpriced: int = 0
+
+
+def describe_cost(usd: float | None, unpriced: int) -> str:
+    """Return a cost: at least that, or unknown, if attempts have no known cost."""
+    if usd is None:
+        return "unknown cost"
+    return f"{'at least ' if unpriced else ''}${usd:.4f}"
 
 
 class ExperimentStore:
@@ -121,9 +124,11 @@ class ExperimentStore:
 
     @property
     def status(self) -> ExperimentStatus:
-        counts = (len(self.results), len(self.config.cells()), round(self.spent_usd, 9))
+        unpriced = sum(row.scores.get("cost_usd") is None for row in self.results.values())
+        spent = None if unpriced and not self.spent_usd else round(self.spent_usd, 9)
+        counts = (len(self.results), len(self.config.cells()), spent, self.config.max_budget_usd)
         is_running = find_holder(self.path / LOCK) is not None
-        return ExperimentStatus(self.name, *counts, self.config.max_budget_usd, is_running)
+        return ExperimentStatus(self.name, *counts, is_running, unpriced)
 
     @property
     def has_begun(self) -> bool:

@@ -47,37 +47,7 @@ _OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
 _PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 # Settings of a run that carry what an arm says, under the run's own names.
 _RUN_SETTINGS = ("effort", "args", "mcp_config")
-# Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's.
-_VERIFIER = r"""
-import json, os, re, shutil, subprocess, sys
-check = json.loads({check!r})
-work = os.environ["HARNESS_WORK_DIR"]
-for target, source in check["files"].items():
-    path = os.path.join(work, target)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    if os.path.isdir(source):
-        shutil.copytree(source, path, dirs_exist_ok=True)
-    else:
-        shutil.copyfile(source, path)
-kept = {{name: os.environ[name] for name in check["variables"] if name in os.environ}}
-def fill(match):
-    return os.environ.get(match[1], "") if match[1] in check["variables"] else ""
-kept |= {{name: re.sub(r"\$\{{(\w+)\}}", fill, value) for name, value in check["env"].items()}}
-kept["HARNESS_WORK_DIR"] = work
-if check["command"]:
-    sys.exit(subprocess.run(["sh", "-c", check["command"]], cwd=work, env=kept).returncode)
-os.environ.clear()
-os.environ.update(kept)
-os.chdir(work)
-path, name = check["function"].rsplit(":", 1)
-space = {{"__name__": "verifier", "__file__": path}}
-exec(compile(open(path, encoding="utf-8").read(), path, "exec"), space)
-result = space[name](work)
-result = result if isinstance(result, dict) else {{"score": float(result)}}
-passed = bool(result.get("passed", result.get("score", 0) >= check["pass_score"]))
-print("\n" + json.dumps(result))
-sys.exit(0 if passed else 1)
-"""
+_VERIFIER = Path(__file__).with_name("verifier.txt")  # replaced: CHECK, by what it checks
 
 
 def task_dir(experiment: Path, task: ExperimentTask) -> Path:
@@ -94,15 +64,11 @@ def prepare_task(
     done = experiment / TASKS / f"{task.id}.done"
     if done.exists():
         return
+    commit = check_task(task)
     remove_tree(folder.parent)
     ensure_dir(folder.parent)
-    if task.directory or not _is_repository(task):
-        source = Path(task.directory or task.repo)
-        if not source.is_dir():
-            raise NotFound(f"no such directory: {source}", hint=f"correct it in task {task.id}")
-        copy_tree(source, folder)
-    else:
-        _check_out(task, folder)
+    source = task.directory or task.repo
+    _check_out(source, commit, folder) if commit else copy_tree(Path(source), folder)
     environ = _task_environment(runtime.environ, config, task)
     for command in task.setup_commands:
         result = run_with_timeout(
@@ -117,28 +83,33 @@ def prepare_task(
     create_file(done, b"")
 
 
-def _is_repository(task: ExperimentTask) -> bool:
-    path = Path(task.repo)
-    return not path.is_dir() or (path / ".git").exists() or (path / "HEAD").is_file()
-
-
-def _check_out(task: ExperimentTask, folder: Path) -> None:
-    """Fetch the commit and what is before it: a later commit may hold the answer."""
+def check_task(task: ExperimentTask) -> str:
+    """Return the commit of a task, "" for a directory; raise if something that it names is missing."""
     check_not_option(task.repo), check_not_option(task.commit)
-    commit = task.commit
+    for verifier in task.verifiers:
+        _check_verifier(verifier)
+    path, hint = Path(task.directory or task.repo), f"correct it in task {task.id}"
+    if path.is_dir():
+        if task.directory or not ((path / ".git").exists() or (path / "HEAD").is_file()):
+            return ""
+        word = f"{task.commit}^{{commit}}"
+        found = PersonGit(path).run_git("rev-parse", "--verify", "--quiet", word)
+        if found.exit_code:
+            raise NotFound(f"{task.repo} has no commit {task.commit[:60]}", hint=hint)
+        return found.stdout.decode().strip()
+    if path.is_absolute():
+        raise NotFound(
+            f"no such {'directory' if task.directory else 'repository'}: {path}", hint=hint
+        )
+    return task.commit  # an address is asked when the task is prepared
+
+
+def _check_out(repo: str, commit: str, folder: Path) -> None:
+    """Fetch the commit and what is before it: a later commit may hold the answer."""
     create_dir(folder)
     git = PersonGit(folder)
-    if task.repo.startswith("/") and not Path(task.repo).is_dir():
-        raise NotFound(f"no such repository: {task.repo}", hint=f"correct it in task {task.id}")
-    if Path(task.repo).is_dir():
-        word = f"{commit}^{{commit}}"
-        found = PersonGit(Path(task.repo)).run_git("rev-parse", "--verify", "--quiet", word)
-        if found.exit_code:
-            hint = f"correct it in task {task.id}"
-            raise NotFound(f"{task.repo} has no commit {commit[:60]}", hint=hint)
-        commit = found.stdout.decode().strip()
     git.run_git("init", "--quiet", "--initial-branch=main").require_success()
-    git.run_git("fetch", "--quiet", "--no-tags", task.repo, commit).require_success()
+    git.run_git("fetch", "--quiet", "--no-tags", repo, commit).require_success()
     git.run_git("reset", "--quiet", "--hard", "FETCH_HEAD").require_success()
 
 
@@ -166,27 +137,29 @@ def freeze_files(experiment: Path, config: ExperimentConfig) -> ExperimentConfig
 
 
 def _freeze_verifier(folder: Path, verifier: ExperimentVerifier) -> ExperimentVerifier:
-    copies: dict[str, str] = {}
-    for number, (target, source) in enumerate(verifier.files.items(), 1):
-        if target.startswith("/") or ".." in Path(target).parts:
-            raise Invalid(f"a file of a verifier is outside the work tree: {target[:80]}",
-                          hint="write a path relative to the work tree")  # fmt: skip
-        copies[target] = str(_copy_file(Path(source), folder / str(number)))
-    function = verifier.function
-    if function:
-        path, _, name = function.rpartition(":")
-        _check_function(Path(path), name)
-        function = f"{_copy_file(Path(path), folder / 'function.py')}:{name}"
+    copies = {
+        target: str(_copy_file(Path(source), folder / str(number)))
+        for number, (target, source) in enumerate(verifier.files.items(), 1)
+    }
+    path, _, name = verifier.function.rpartition(":")
+    function = f"{_copy_file(Path(path), folder / 'function.py')}:{name}" if path else ""
     return replace(verifier, files=copies, function=function)
 
 
-def _check_function(path: Path, name: str) -> None:
-    """Raise Invalid for code that cannot be compiled or has no such name; nothing of it runs."""
+def _check_verifier(verifier: ExperimentVerifier) -> None:
+    """Raise for a missing file, and for code that cannot be compiled; nothing of it runs."""
+    path, _, name = verifier.function.rpartition(":")
+    for source in (*verifier.files.values(), *([path] if path else ())):
+        if not Path(source).exists():
+            hint = "paths are relative to the experiment file"
+            raise NotFound(f"no such file: {source}", hint=hint)
+    for target in verifier.files:
+        if target.startswith("/") or ".." in Path(target).parts:
+            raise Invalid(f"a file of a verifier is outside the work tree: {target[:80]}",
+                          hint="write a path relative to the work tree")  # fmt: skip
     try:
-        names = (
-            compile(path.read_bytes(), str(path), "exec").co_names if path.is_file() else (name,)
-        )
-    except (SyntaxError, ValueError) as error:
+        names = compile(Path(path).read_bytes(), path, "exec").co_names if path else (name,)
+    except (SyntaxError, ValueError, IsADirectoryError) as error:
         raise Invalid(f"{path} is not Python: {error}", hint="correct the file") from error
     if name not in names:
         raise Invalid(f"{path} has no function {name[:60]}", hint="correct the verifier")
@@ -196,11 +169,9 @@ def _copy_file(source: Path, target: Path) -> Path:
     if source.is_dir():
         remove_tree(target)  # left by a process that was killed here
         copy_tree(source, target)
-    elif source.is_file():
+    else:
         ensure_dir(target.parent)
         replace_file(target, source.read_bytes(), durable=False)
-    else:
-        raise NotFound(f"no such file: {source}", hint="paths are relative to the experiment file")
     return target
 
 
@@ -264,7 +235,7 @@ def _run_verifier(
         "variables": [*_PLAIN_VARIABLES, "HARNESS_SESSION", *config.variables],
         "env": task.env,
     }
-    code = _VERIFIER.format(check=json.dumps(check))
+    code = _VERIFIER.read_text("utf-8").replace("CHECK", repr(json.dumps(check)))
     return VerifierConfig(python=code, name=name, timeout_seconds=verifier.timeout_seconds)
 
 

@@ -1,13 +1,4 @@
-"""Plan samples: sweeps, variants, targets.
-
-    turns: [3, 7]                      # or requests: [5, 12]
-    models: [claude-opus-5-5, claude-haiku-4-5]
-    variants:
-      - {label: cold, set: {temperature: 0}}
-      - {label: no-thinking, drop_thinking: true}
-      - {label: hint, set: {messages.-1.content.0.text: Run the tests first.}}
-    count: 10
-    max_budget_usd: 5
+"""Plan samples: sweeps, variants, targets (the file: `docs/how-to/ask-again.md`).
 
 Without `models` the recorded model is used; `as_recorded: false` leaves the unchanged request out.
 Nothing is sent here.

@@ -64,7 +64,7 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
         f"{analysis.significance_level:g}, "
         f"and groups with fewer than {analysis.min_samples} samples are not compared (seed {analysis.seed})."
     )
-    head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
+    head = [f"# Analysis of {escape_markdown(name)}", "", MARK, "", notes(rules, places), ""]
     divergence = (
         list(_render_paths(root, notes)) if root is not None and len(root.addresses) > 1 else []
     )
@@ -72,7 +72,7 @@ def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | No
 
 
 def _render_answer(answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
-    yield f"## {_escape_markdown(answer.name)}"
+    yield f"## {escape_markdown(answer.name)}"
     yield ""
     for against in answer.comparisons:
         yield from (f"- {line}" for line in _render_comparison(against, answer, notes))
@@ -195,7 +195,7 @@ def _format_interval(interval: ConfidenceInterval, *, percents: bool) -> str:
 
 def _group_title(group: GroupSummary) -> str:
     label = f" {inline_code(group.label)}" if group.label and group.label != "as recorded" else ""
-    return f"{_escape_markdown(group.name)}{label}"
+    return f"{escape_markdown(group.name)}{label}"
 
 
 def inline_code(text: str) -> str:
@@ -206,5 +206,6 @@ def inline_code(text: str) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
-def _escape_markdown(name: str) -> str:
-    return re.sub(r"([\\`*\[\]<>#&!|]|(?<!\w)_|_(?!\w))", r"\\\1", one_line(name, 200))
+def escape_markdown(name: str, width: int = 200) -> str:
+    """Return one line that Markdown shows as it is."""
+    return re.sub(r"([\\`*\[\]<>#&!|]|(?<!\w)_|_(?!\w))", r"\\\1", one_line(name, width))
