@@ -18,6 +18,7 @@ from support.transcripts import SESSION, archive, assistant, stamp, user
 OPENED = "<ide_opened_file>The user opened /home/ada/shop/app.py</ide_opened_file>"
 REMINDER = "<system-reminder>Mind the tests.</system-reminder>"
 SAID = {"type": "text", "text": "ok"}
+TASK_STARTED = '{"task_id":"a9f","tool_use_id":"t1","description":"x","task_type":"local_bash"}'
 IMAGE = {
     "type": "image",
     "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
@@ -166,6 +167,17 @@ def test_a_message_of_another_session_is_one_turn(tmp_path):
     assert [(turn.kind, turn.text) for turn in session.turns] == [(PromptKind.TASK, sent)]
 
 
+def test_a_queued_note_that_a_task_began_is_no_prompt(tmp_path):
+    source = archive(
+        tmp_path,
+        user("Go.", 1),
+        make_queued_prompt(TASK_STARTED, 2),
+        assistant("m1", 3, SAID),
+    )
+
+    assert [turn.text for turn in source.read_session(SESSION).turns] == ["Go."]
+
+
 @pytest.mark.parametrize("fields", [{}, {"content": "And this."}])
 def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
     records = [
@@ -197,6 +209,12 @@ def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
         ([{"type": "custom-title", "customTitle": "<local-command-caveat>Caveat (Fork)"},
           user("Fix it", 1)], "Fix it"),
         ([user("<command-name>/init</command-name>", 1), assistant("m1", 2, SAID)], "/init"),
+        ([user("<command-name>/review</command-name>", 1), assistant("m1", 2, SAID), user("y", 3)],
+         "/review"),
+        ([user("<command-name>/context</command-name>", 1), user("Fix it", 2)], "Fix it"),
+        ([{"type": "summary", "summary": "Request timed out", "leafUuid": "u1"},
+          user("API Error 500 in the shop, fix it", 1)], "API Error 500 in the shop, fix it"),
+        ([make_queued_prompt(TASK_STARTED, 1), user("Fix it", 2)], "Fix it"),
     ],
 )  # fmt: skip
 def test_a_title_comes_from_the_first_real_prompt(tmp_path, records, title):

@@ -16,6 +16,7 @@ from flightlog.agents.claude_code.messages import (
     cut_output_tags,
     decode_blocks,
     decode_queued,
+    is_task_start,
     prompt_kind,
     typed_command,
     user_events,
@@ -90,6 +91,12 @@ _REMARKS = frozenset(
     {"", "local_command", "informational", "away_summary", "permission_retry"}
     | {"scheduled_task_fire", "model_fallback", "model_consent_fallback"}
     | {"model_refusal_fallback", "model_refusal_no_fallback"}
+)
+
+# Old versions summarized a session that failed at once by the message it failed with.
+_CLIENT_MESSAGES = (
+    *("Invalid API key", "API Error", "Not logged in", "Please run /login", "Request timed out"),
+    *("Credit balance is too low", "Claude AI usage limit reached", "You've hit your"),
 )
 
 
@@ -260,7 +267,8 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
 def _decode_queue_operation(record: dict[str, Any]) -> Event:
     operation = text_field(record, "operation")
     prompt = decode_queued(record, record.get("content"))
-    if operation == "enqueue" and prompt.content:
+    is_prompt = operation == "enqueue" and prompt.content
+    if is_prompt and not is_task_start(text_field(record, "content")):
         return PromptQueued(prompt.kind, prompt.content)
     return (
         QueueTakenBack() if operation == "popAll" else Ignored("queue-operation", is_activity=True)
@@ -270,4 +278,5 @@ def _decode_queue_operation(record: dict[str, Any]) -> Event:
 def _title_text(summary: str) -> str:
     # Some versions write the title as a JSON object.
     fields = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
-    return text_field(fields or {}, "title") or summary
+    title = text_field(fields or {}, "title") or summary
+    return "" if title.startswith(_CLIENT_MESSAGES) else title

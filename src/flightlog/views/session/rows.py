@@ -85,7 +85,7 @@ class RowBuilder:
         self.unknown_steps = 0
         self.models: set[str] = set()
         self.calls = self.failed_calls = self.turns = 0
-        self.titles: dict[PromptKind, str] = {}
+        self.title = ""
         self.has_prompt = False
         self.last_prompt: tuple[int | None, str] = (None, "")
         self.command = ""  # that began the last turn: a title once the model answered it
@@ -162,8 +162,7 @@ class RowBuilder:
         title = clean_title(turn.text)[:TITLE_CHARS_MAX]
         if turn.kind is PromptKind.HUMAN and not is_local_command(turn.text):
             self.has_prompt = True
-            if title:
-                self.titles.setdefault(turn.kind, title)
+            self.title = self.title or title
         self.command = title if turn.kind is PromptKind.COMMAND else ""
         if self.first_turn is None:
             self.first_turn = turn.text
@@ -182,8 +181,7 @@ class RowBuilder:
 
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
-        if self.command:
-            self.titles.setdefault(PromptKind.COMMAND, self.command)
+        self.title = self.title or self.command
         self.usage += step.usage
         self.models.add(step.model)
         self.has_lower_bounds |= step.is_lower_bound
