@@ -194,6 +194,7 @@ def describe_client(agent: str, version: str, cwd: str) -> str:
 
 def _session_facts(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
     summary, zone = outline_session(session).summary, options.zone
+    shown = summary.usage.total_tokens
     if options.own_usage is not None:
         summary = replace(summary, **row_fields(options.own_usage))
     counts = [pluralize(summary.turns, "turn"), pluralize(summary.steps, "step")]
@@ -207,6 +208,8 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {format_cost(summary.cost)}",
     ]
+    if copied := max(0, shown - summary.usage.total_tokens):
+        facts.append(f"{copied:,} more tokens, of copied responses, count in another session")
     if session.client_totals is not None:
         facts.append(f"the client's own total: {format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
@@ -214,8 +217,12 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         yield _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
     for name, count in session.unknown_fields:
         yield _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
-    for damage in session.damage:
-        yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
+    for reason in sorted({damage.reason for damage in session.damage}):
+        spans = [damage for damage in session.damage if damage.reason == reason]
+        place = f"in {len(spans):,} spans from {spans[0].offset:,} on" if spans[1:] else ""
+        place = place or f"at {spans[0].offset:,}"
+        length = sum(span.length for span in spans)
+        yield _note(0, f"damaged: {length:,} bytes {place}: {reason}")
 
 
 def _note(depth: int, text: str) -> TranscriptLine:

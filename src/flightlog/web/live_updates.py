@@ -233,6 +233,7 @@ def _render_row(templates: Environment, page: SessionPage, row: PageRow) -> dict
 def _render_facts(templates: Environment, page: SessionPage) -> str:
     files = page.changed_files()
     values = {"session": page.session, "summary": page.summary, "files": files, "offline": False}
+    values["with_copies"] = page.outline.summary.usage
     return templates.get_template("facts.html").render(**values)
 
 

@@ -233,6 +233,7 @@ def _frame_context(
         "session": page.session,
         "subagent": subagent,
         "summary": page.summary,
+        "with_copies": page.outline.summary.usage,
         "total": len(rows),
         "bars": thread.sum_bars(rows=rows) if show else page.timeline_bars(name),
         "files": page.changed_files(name),
