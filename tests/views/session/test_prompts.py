@@ -114,6 +114,16 @@ def test_blocks_written_again_are_neither_prompts_nor_thoughts_twice(tmp_path):
     assert sum("written again" in note for note in notes(session.turns[0])) == 3
 
 
+@pytest.mark.parametrize("uuid", ["a", "z"])
+def test_a_block_written_again_with_the_old_time_is_no_prompt(tmp_path, uuid):
+    first = {**user([text(OPENED), text("Go.")], 1), "uuid": "m"}
+    again = {**user("Go.", 1), "uuid": uuid}
+
+    session = read(tmp_path, first, assistant("m1", 2, SAID), again)
+
+    assert [(turn.text, len(turn.steps)) for turn in session.turns] == [("Go.", 1)]
+
+
 def test_an_outline_in_bounded_memory_knows_replayed_and_queued_prompts():
     records = [*replayed_session(), make_queued_prompt("And this.", 10), assistant("m3", 11, SAID)]
     items = entries_of(map(json.dumps, records))
