@@ -310,8 +310,10 @@ class _TranscriptRenderer:
     ) -> Iterator[TranscriptLine]:
         for block in content:
             match block:
-                case Text():
+                case Text() if block.text.strip() or kind is not TranscriptLineKind.TEXT:
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
+                case Text():
+                    pass  # clients 2.1.30 to 2.1.50 began many responses with empty lines
                 case Thinking():
                     shown = self._truncate(block.text, at) or "(not shown)"
                     text = "(withheld)" if block.is_withheld else shown

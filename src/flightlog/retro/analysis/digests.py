@@ -79,6 +79,7 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     cost_usd: float | None = None
     model_costs: tuple[tuple[str, float], ...] = ()
     is_lower_bound: bool = False
+    is_empty: bool = False
     export: str = ""
     member: str = ""
     offset: int = 0
@@ -86,9 +87,13 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
 
 def format_spent(digests: Iterable[ConversationDigest]) -> str:
     """Return what `digests` cost in USD, marked if one of the costs is a lower bound."""
-    parts = [(digest.cost_usd or 0.0, digest.is_lower_bound) for digest in digests]
-    bound = "≥ " if any(is_lower_bound for _, is_lower_bound in parts) else ""
-    return f"{bound}{sum(cost for cost, _ in parts):.2f}"
+    parts = list(digests)
+    return format_part(sum(digest.cost_usd or 0.0 for digest in parts), parts)
+
+
+def format_part(usd: float, digests: Iterable[ConversationDigest]) -> str:
+    """Return a part of what `digests` cost in USD, marked likewise."""
+    return f"{'≥ ' * any(digest.is_lower_bound for digest in digests)}{usd:.2f}"
 
 
 # A person's words that demand something for more than one task.
