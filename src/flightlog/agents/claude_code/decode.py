@@ -205,8 +205,13 @@ def _decode_remark(kind: str, record: dict[str, Any]) -> ClientNote | Ignored:
 def _decode_api_error(record: dict[str, Any]) -> ApiError:
     error = object_field(record, "error")
     cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
-    message = text_field(error, "formatted") or text_field(error, "message")
-    message = message or text_field(record, "error")
+    answer = object_field(object_field(error, "error"), "error")  # of the API, up to 2.1.58
+    reasons = (
+        *(text_field(error, "formatted"), text_field(error, "message")),
+        *(text_field(answer, "message"), text_field(object_field(error, "cause"), "code")),
+        text_field(record, "error"),
+    )
+    message = next(filter(None, reasons), "")
     return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
 
 
