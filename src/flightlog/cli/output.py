@@ -62,11 +62,12 @@ def wrap_words(text: str, head: str = "", indent: int = 0) -> str:
     """Return `head` and `text`; at a terminal in lines cut between words, the others indented."""
     if not sys.stdout.isatty():
         return f"{head}{text}"
-    import textwrap
+    from textwrap import TextWrapper
 
-    width = max(terminal_width(), indent + 20)
-    parts = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.fill(text, width, initial_indent=head, subsequent_indent=" " * indent, **parts)
+    wrapper = TextWrapper(max(terminal_width(), indent + 20), break_long_words=False)
+    wrapper.initial_indent, wrapper.subsequent_indent = head, " " * indent
+    wrapper.break_on_hyphens = False
+    return wrapper.fill(text)
 
 
 def style_text(text: str, color: str) -> str:
