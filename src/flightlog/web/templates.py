@@ -145,7 +145,6 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
 
 
 def _session_filters() -> dict[str, Callable[..., Any]]:
-    """Return the filters that show parts of a session."""
     return {
         "agent": _render_agent,
         "changes": diffs_of_call,
@@ -167,7 +166,6 @@ def _session_filters() -> dict[str, Callable[..., Any]]:
 
 
 def _render_agent(name: str) -> Markup:
-    """Return the icon and the label of an agent."""
     named = Markup('<span class="agent-name">{} {}</span>')
     return named.format(agent_icon(name), agent_label(name))
 
@@ -284,7 +282,6 @@ def count_subagent_steps(subagent: Subagent | SubagentSummary) -> int:
 
 
 def _render_cost(cost: Cost) -> Markup:
-    """Return a cost as HTML; an unknown cost is spelled out."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
     return Markup('<span class="cost">{}</span>').format(format_cost(cost))

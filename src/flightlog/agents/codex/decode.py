@@ -339,7 +339,6 @@ def _call_id(item: dict[str, Any]) -> str:
 
 
 def _reply_blocks(kind: str, item: dict[str, Any]) -> tuple[Block, ...]:
-    """Return the blocks of an item of a response; none for other items."""
     if kind == "message":
         return _content_blocks(item)
     if kind == "reasoning":

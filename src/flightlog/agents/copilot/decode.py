@@ -318,7 +318,6 @@ def _decode_compaction(data: dict[str, Any]) -> Iterator[Event]:
 
 
 def _decode_change(kind: str, data: dict[str, Any]) -> Event:
-    """Return what the client did by itself."""
     if kind == "session.truncation":
         before = int_field(data, "preTruncationTokensInMessages")
         after = int_field(data, "postTruncationTokensInMessages")

@@ -147,7 +147,6 @@ class OpenCodeDecoder:
     def _decode_part(
         self, part: dict[str, Any], message: "_Message", number: int
     ) -> Iterator[tuple[Event, int]]:
-        """Yield what a part of a response shows, and when."""
         kind, text, times = text_field(part, "type"), text_field(part, "text"), _times(part)
         if kind == "text" and text:
             yield message.reply(number, (Text(text),)), times[0]
