@@ -147,7 +147,7 @@ def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
         click.echo(f"{count} without recorded usage: tokens and cost unknown", err=True)
     if has_estimates:
         text = f"about {total.estimated_output_tokens:,} more output tokens"
-        usd = f"${total.estimated_cost_usd:,.4f}"
+        usd = format_cost(Cost(total.estimated_cost_usd, CostSource.TABLE))
         click.echo(f"estimated from the text, not in the table: {text}, {usd}")
     elif total.cost.lacks_tokens:
         line = f"≥: not all output was recorded: {repeat_command(estimate=True)}"
