@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from support.cli_runs import within
 from support.transcripts import SESSION, user, write
 
@@ -147,6 +149,18 @@ def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path
     assert ("ok", "hooks") in findings(tmp_path)[1]
     monkeypatch.chdir(tmp_path)
     assert ("warning", "hooks") in findings(tmp_path)[1]
+
+
+@pytest.mark.parametrize("folder", ["", f"{SESSION}/subagents/workflows/wf_1/"])
+def test_damage_of_a_subagent_leads_to_its_session(tmp_path, folder):
+    agent = user("x", 1, agentId="a1", isSidechain=True)
+    write(tmp_path, SESSION, user("x"))
+    write(tmp_path, f"{folder}agent-a1", agent, b"{torn")
+
+    reported = json.loads(within(tmp_path, "doctor", "--json").out)
+
+    (damage,) = [finding for finding in reported if finding["subject"] == "damage"]
+    assert damage["next_command"] == f"flightlog session show {SESSION}"
 
 
 def test_damage_is_reported_once_a_file_with_a_command(tmp_path):

@@ -77,6 +77,12 @@ def test_retro_and_usage_agree_on_total_and_model(machine, reports, tmp_path, mo
     label = patterns["cost-models"]["label"]
     cost, total = map(float, re.findall(r"\d+[.]\d+", label.rpartition(": ")[2]))
     assert label.startswith(costliest["model"])
+    assert (
+        label.count("≥")
+        == costliest["is_lower_bound"] + reports["model"]["total"]["is_lower_bound"]
+    )
+    listed = sum(not row["is_empty"] for row in reports["list"])
+    assert f" {listed} conversations " in json.loads(ran.out)["summary"][0]
     assert cost == pytest.approx(costliest["cost_usd"], abs=0.006)
     assert total == pytest.approx(reports["model"]["total"]["cost_usd"], abs=0.006)
 
@@ -100,7 +106,7 @@ def test_prompts_cost_at_most_the_total(machine, reports, tmp_path, monkeypatch)
     ran = within(machine, "retro", "analyze", "--sessions", "--json")
     pattern = next(p for p in json.loads(ran.out)["patterns"] if p["id"] == "cost-turns")
 
-    assert float(pattern["detail"].split()[0]) <= reports["model"]["total"]["cost_usd"] + 0.006
+    assert float(pattern["detail"].split()[-2]) <= reports["model"]["total"]["cost_usd"] + 0.006
     texts = [evidence["address"].partition("#")[0] for evidence in pattern["evidence"]]
     assert not (SESSION in texts and OTHER in texts)
 

@@ -362,6 +362,7 @@ def test_the_head_of_a_fork_counts_its_own_responses(tmp_path):
     head = next(line for line in lines if "2 steps" in line)
     assert "15 tokens" in head
     assert head.endswith(f"${cost:.4f}")
+    assert "910 more tokens, of copied responses, count in another session" in lines
     for options in (("--format", "md"), ("--redact",)):
         written = within(tmp_path, "session", "export", OTHER, *options).out
         assert f"15 tokens, ${cost:.4f}" in written
@@ -369,6 +370,7 @@ def test_the_head_of_a_fork_counts_its_own_responses(tmp_path):
         page = within(tmp_path, *command).out
         assert f'<span class="cost">${cost:.4f}</span></a></b></dd>' in page
         assert "<dt>Tokens</dt><dd><b>15</b>" in page
+        assert "910 more, of copied responses, count in another session" in page
 
 
 def test_doctor_and_up_name_files_in_an_unknown_layout(two):

@@ -205,3 +205,17 @@ def test_no_short_help_line_is_cut():
             yield from cut_lines(inner, f"{path} {name}")
 
     assert list(cut_lines(cli, "flightlog")) == []
+
+
+def test_facts_and_passages_are_cut_between_words(tmp_path):
+    words = "zebra " + "elephants giraffes " * 8
+    write(tmp_path, SESSION, user(words, 1), assistant("m", 2, {"type": "text", "text": "ok"}))
+
+    for command in (("up",), ("session", "search", "zebra")):
+        lines = [ANSI.sub("", line) for line in on_terminal(tmp_path, 50, *command)]
+        shown = [line for line in lines if "elephants" in line or "giraffes" in line]
+        assert len(shown) > 1
+        assert max(map(width_of, shown)) <= 50
+        assert {word.strip("'…,") for line in shown[1:-1] for word in line.split()} <= set(
+            words.split()
+        )

@@ -169,9 +169,13 @@ def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
 
 
 def test_damage_is_one_visible_line_in_the_story(tmp_path):
-    session = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).read_session(SESSION)
+    one = archive(tmp_path / "one", user("x", 1), b"{torn", user("y", 2)).read_session(SESSION)
+    two = archive(tmp_path / "two", b"{torn", user("y", 2), b"{torn}").read_session(SESSION)
 
-    assert "damaged: 5 bytes at" in as_text(render_session(session, RenderOptions()))
+    assert "damaged: 5 bytes at" in as_text(render_session(one, RenderOptions()))
+    text = as_text(render_session(two, RenderOptions()))
+    assert text.count("damaged: ") == 1
+    assert "damaged: 11 bytes in 2 spans from 0 on: torn" in text
 
 
 def test_parents_in_cycles_and_records_of_one_name_are_all_shown(tmp_path):

@@ -58,6 +58,18 @@ def terminal_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
 
 
+def wrap_words(text: str, head: str = "", indent: int = 0) -> str:
+    """Return `head` and `text`; at a terminal in lines cut between words, the others indented."""
+    if not sys.stdout.isatty():
+        return f"{head}{text}"
+    from textwrap import TextWrapper
+
+    wrapper = TextWrapper(max(terminal_width(), indent + 20), break_long_words=False)
+    wrapper.initial_indent, wrapper.subsequent_indent = head, " " * indent
+    wrapper.break_on_hyphens = False
+    return wrapper.fill(text)
+
+
 def style_text(text: str, color: str) -> str:
     """Return inert `text` in one of our colors, if stdout shows colors."""
     if not text or color not in _COLORS or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
@@ -137,7 +149,7 @@ def print_hits(hits: "Iterable[SearchHit]", zone: "tzinfo", sessions: "Iterable[
         cost = format_cost(hit.cost)
         name = f"{names[hit.session]}{step}"
         click.echo(f"{name}  {when}  {one_line(hit.project, 60)}  session {cost}")
-        click.echo(f"    {one_line(hit.snippet, 170)}")
+        click.echo(wrap_words(one_line(hit.snippet, 170), "    ", 4))
 
 
 def name_program() -> str:

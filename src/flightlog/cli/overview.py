@@ -18,6 +18,7 @@ from flightlog.cli.output import (
     print_table,
     style_text,
     terminal_width,
+    wrap_words,
 )
 from flightlog.model.text import fit_cells, format_age, make_inert, pluralize
 
@@ -253,7 +254,7 @@ def up(*, as_json: bool) -> None:
 
 
 def _print_fact(text: str, next_command: str) -> None:
-    click.echo(make_inert(text))
+    click.echo(wrap_words(make_inert(text), indent=2))
     click.secho(f"    {make_inert(next_command)}", fg="cyan")
 
 

@@ -21,6 +21,7 @@ from flightlog.cli.output import (
     print_json,
     print_table,
     repeat_command,
+    wrap_words,
 )
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.runtime import Runtime
@@ -112,7 +113,8 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
             print_table(*tabulate_fidelity(fidelity))
             click.echo()
         for finding in findings:
-            click.echo(f"{finding.level.value:8}{finding.subject:12}{make_inert(finding.message)}")
+            head = f"{finding.level.value:8}{finding.subject:12}"
+            click.echo(wrap_words(make_inert(finding.message), head, 20))
             if finding.next_command and finding.level is not CheckLevel.OK:
                 click.secho(f"{'':20}{make_inert(finding.next_command)}", fg="cyan")
     levels = {finding.level for finding in findings}

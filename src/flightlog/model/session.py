@@ -21,15 +21,13 @@ TITLE_WIDTH = 80  # a line of a list on a terminal
 _MARKDOWN = re.compile(
     r"\A(?:\s*(?:#{1,6}\s|[-*+>]\s|\*{1,3}(?=\S)|`{1,3}(?=\S)|\d{1,3}[.)]\s))+\s*"
 )
-# Old versions summarized a session that failed at once by the message it failed with.
-_CLIENT_MESSAGES = ("Invalid API key", "API Error", "Not logged in", "Please run /login")
 _LOCAL_COMMANDS = frozenset({"/clear", "/exit", "/login", "/logout", "/model", "/quit"})
 
 
 def clean_title(text: str) -> str:
     """Return `text` as a title: without leading Markdown, "" if the client alone is concerned."""
     title = _MARKDOWN.sub("", text, count=1).strip()
-    return "" if is_local_command(title) or title.startswith(_CLIENT_MESSAGES) else title
+    return "" if is_local_command(title) else title
 
 
 def is_local_command(text: str) -> bool:

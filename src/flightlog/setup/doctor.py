@@ -246,7 +246,6 @@ def _check_permissions(data_dir: Path) -> Iterator[CheckResult]:
 
 
 def _check_disk(data_dir: Path) -> CheckResult:
-    """Check the free space for recordings."""
     existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     disk = os.statvfs(existing)
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
@@ -341,12 +340,14 @@ def _check_recordings(
     unknown: dict[str, int] = {}
     late = ""
     damage = list(archive.damage)
+    owners: dict[str, str] = {}
     for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
         recording = archive.recordings[session.id]
         records += sum(1 for file in recording.files for _ in raw_lines(file.path, 0))
         logged.append(has_sent_requests(session, recording))
         damage += session.damage
+        owners |= {span.path: session.id for span in session.damage}
         label = "" if session.agent == DEFAULT_AGENT else f"{agent_label(session.agent)} "
         for kind, count in (*session.unknown_record_types, *session.unknown_fields):
             unknown[label + kind] = unknown.get(label + kind, 0) + count
@@ -367,17 +368,15 @@ def _check_recordings(
         text = "a session ends in the future: a clock is wrong"
         yield CheckResult(CheckLevel.WARNING, "clock", text, f"flightlog session show {late}")
     for path, spans in groupby(sorted(damage), key=lambda span: span.path):
-        yield _describe_damage(archive, Path(path), list(spans))
+        yield _describe_damage(owners.get(path, ""), path, list(spans))
 
 
-def _describe_damage(archive: Archive, path: Path, spans: Sequence[Damage]) -> CheckResult:
+def _describe_damage(session: str, path: str, spans: Sequence[Damage]) -> CheckResult:
     """Return one result for all damage in a file, with a command that shows what is left of it."""
     reasons = Counter(span.reason for span in spans)
     counts = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(3))
     length = sum(span.length for span in spans)
     size = f"{pluralize(length, 'byte')} from {spans[0].offset:,} on in" if length else "all of"
-    names = [name for name in (path.stem, path.parent.name) if name in archive.recordings]
-    session = names[0] if names else ""
     show = f"flightlog session show {session}" if session and length else f"ls -ld {path}"
     return CheckResult(CheckLevel.DAMAGE, "damage", f"{counts}: {size} {path}", show)
 

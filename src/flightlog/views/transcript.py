@@ -51,7 +51,6 @@ def format_arguments(arguments: dict[str, Any]) -> str:
 
 
 def _format_change(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """Return a change of a file as diff lines, and the arguments it shows."""
     old, new = first_text(arguments, OLD_NAMES), first_text(arguments, NEW_NAMES)
     if old is not None and new is not None:
         shown = (*OLD_NAMES, *NEW_NAMES, "replace_all", "replaceAll")
@@ -186,6 +185,7 @@ def describe_client(agent: str, version: str, cwd: str) -> str:
 
 def _session_facts(session: Session, options: RenderOptions) -> Iterator[TranscriptLine]:
     summary, zone = outline_session(session).summary, options.zone
+    shown = summary.usage.total_tokens
     if options.own_usage is not None:
         summary = replace(summary, **usage.row_fields(options.own_usage))
     counts = [pluralize(summary.turns, "turn"), pluralize(summary.steps, "step")]
@@ -199,6 +199,8 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         f"{format_timestamp(summary.started_ms, zone)} to {format_timestamp(summary.ended_ms, zone)}",
         f"{', '.join(counts)}; {tokens} tokens, {usage.format_cost(summary.cost)}",
     ]
+    if copied := max(0, shown - summary.usage.total_tokens):
+        facts.append(f"{copied:,} more tokens, of copied responses, count in another session")
     if session.client_totals is not None:
         facts.append(f"the client's own total: {usage.format_client_total(session.client_totals)}")
     yield from (TranscriptLine(TranscriptLineKind.FACT, 0, fact) for fact in facts)
@@ -206,8 +208,11 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         yield _note(0, f"unknown record type {kind}, {pluralize(count, 'time')}")
     for name, count in session.unknown_fields:
         yield _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
-    for damage in session.damage:
-        yield _note(0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.reason}")
+    for reason in sorted({damage.reason for damage in session.damage}):
+        spans = [damage for damage in session.damage if damage.reason == reason]
+        where = (f"in {len(spans):,} spans from", " on") if spans[1:] else ("at", "")
+        place = f"{where[0]} {spans[0].offset:,}{where[1]}"
+        yield _note(0, f"damaged: {sum(span.length for span in spans):,} bytes {place}: {reason}")
 
 
 def _note(depth: int, text: str) -> TranscriptLine:
@@ -295,8 +300,10 @@ class _TranscriptRenderer:
     ) -> Iterator[TranscriptLine]:
         for block in content:
             match block:
-                case Text():
+                case Text() if block.text.strip() or kind is not TranscriptLineKind.TEXT:
                     yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
+                case Text():
+                    pass  # clients 2.1.30 to 2.1.50 began many responses with empty lines
                 case Thinking():
                     shown = self._truncate(block.text, at) or "(not shown)"
                     text = "(withheld)" if block.is_withheld else shown

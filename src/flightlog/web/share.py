@@ -76,6 +76,7 @@ def _render_page(document: SessionDocument, templates: Environment, notice: Page
     rows, subagent_rows = _rows_of_each_subagent(session)
     return templates.get_template("share.html").render(
         session=session,
+        with_copies=outline.summary.usage,
         summary=replace(outline.summary, **row_fields(usage) if usage else {}),
         rows=rows,
         subagent_rows=subagent_rows,

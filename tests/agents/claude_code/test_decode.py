@@ -267,6 +267,10 @@ def test_a_cut_stream_differs_from_other_failures():
 
     assert decode_event(record) == entries.ApiError("cut", 529, 2, is_truncated=True)
     assert decode_event({**record, "error": "plain words"}) == entries.ApiError("plain words", 0, 2)
+    answer = {"status": 529, "error": {"type": "error", "error": {"message": "Overloaded"}}}
+    assert decode_event({**record, "error": answer}) == entries.ApiError("Overloaded", 529, 2)
+    refused = {"cause": {"code": "ConnectionRefused"}}
+    assert decode_event({**record, "error": refused}) == entries.ApiError("ConnectionRefused", 0, 2)
 
 
 def test_known_fields_cover_every_recorded_type():

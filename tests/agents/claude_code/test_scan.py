@@ -164,6 +164,30 @@ def test_versions_that_never_wrote_final_counts_are_lower_bounds(tmp_path, versi
     assert row.quality == quality
 
 
+@pytest.mark.parametrize(
+    ("version", "output", "reason", "quality"),
+    [
+        ("2.1.7", 8, None, 1),
+        ("2.0.76", 1, None, 1),
+        ("2.1.81", 3, None, 1),
+        ("2.1.7", 9, None, 0),
+        ("2.1.7", 0, None, 0),
+        ("2.1.7", 3, "end_turn", 0),
+        ("2.1.100", 3, None, 0),
+        ("", 3, None, 0),
+    ],
+)
+def test_a_count_from_the_start_of_a_stream_is_a_lower_bound(
+    tmp_path, version, output, reason, quality
+):
+    record = json.loads(line("a", version=version))
+    record["message"] |= {"stop_reason": reason, "usage": {"output_tokens": output}}
+    (row,) = scan_lines(tmp_path, json.dumps(record).encode()).rows
+    (entry,) = decode_record(json.dumps(record).encode())
+
+    assert (row.quality, entry.event.quality) == (quality, quality)
+
+
 def test_a_line_without_any_id_is_counted_once(tmp_path):
     bare = line(name=None, requestId=None)
 

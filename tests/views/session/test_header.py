@@ -3,7 +3,6 @@ from flightlog.model.entries import (
     ClientTotalReported,
     Entry,
     Ignored,
-    PromptKind,
     RecordContext,
     SessionSummarized,
     SessionTitled,
@@ -26,7 +25,7 @@ def header_of(*entries):
 
 
 def title_of(*entries, records=()):
-    return header_of(*entries).to_session({PromptKind.HUMAN: "prompt"}, records.__contains__).title
+    return header_of(*entries).to_session("prompt", records.__contains__).title
 
 
 def test_title_precedence_is_user_summary_generated_prompt():
@@ -44,7 +43,7 @@ def test_title_given_again_is_the_last_one():
     header = header_of(entry(SessionTitled("one"), 1), entry(SessionTitled("two"), 2))
     header.add(entry(SessionTitled("one"), 3), is_new=False)
 
-    session = header.to_session({}, bool)
+    session = header.to_session("", bool)
 
     assert (session.title, session.record_count) == ("one", 2)
 
@@ -57,7 +56,7 @@ def test_first_directory_last_branch_and_highest_version_count():
     ]
     entries = [entry(UnknownRecord("x"), at, context=scene) for at, scene in enumerate(scenes)]
 
-    session = header_of(*reversed(entries)).to_session({}, bool)
+    session = header_of(*reversed(entries)).to_session("", bool)
 
     assert (session.cwd, session.branch, session.version) == ("/a", "fix", "2.0.10")
     assert session.unknown_record_types == (("x", 3),)
@@ -70,7 +69,7 @@ def test_times_are_those_of_work_and_the_largest_total_counts():
         for place, client_total in enumerate(totals)
     ]
 
-    session = header_of(entry(ToolResult("c", ()), 5), *stated).to_session({}, bool)
+    session = header_of(entry(ToolResult("c", ()), 5), *stated).to_session("", bool)
 
     assert (session.started_ms, session.ended_ms) == (5, 5)
     assert session.client_totals == totals[0]
@@ -81,14 +80,14 @@ def test_activity_after_the_work_is_the_end_and_opening_is_not():
     progress = entry(Ignored("progress", is_activity=True), 7)
     opening = entry(Ignored("mode"), 9)
 
-    ended = header_of(progress, opening, work).to_session({}, bool)
-    opened = header_of(opening).to_session({}, bool)
-    idle = header_of(progress, opening).to_session({}, bool)
+    ended = header_of(progress, opening, work).to_session("", bool)
+    opened = header_of(opening).to_session("", bool)
+    idle = header_of(progress, opening).to_session("", bool)
 
     assert (ended.started_ms, ended.ended_ms) == (5, 7)
     assert (opened.started_ms, opened.ended_ms) == (None, None)
     assert (idle.started_ms, idle.ended_ms) == (7, 7)
-    noted = header_of(work, entry(ClientNote("informational"), 8)).to_session({}, bool)
+    noted = header_of(work, entry(ClientNote("informational"), 8)).to_session("", bool)
     assert noted.ended_ms == 8
 
 

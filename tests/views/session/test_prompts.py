@@ -18,6 +18,7 @@ from support.transcripts import SESSION, archive, assistant, stamp, user
 OPENED = "<ide_opened_file>The user opened /home/ada/shop/app.py</ide_opened_file>"
 REMINDER = "<system-reminder>Mind the tests.</system-reminder>"
 SAID = {"type": "text", "text": "ok"}
+TASK_STARTED = '{"task_id":"a9f","tool_use_id":"t1","description":"x","task_type":"local_bash"}'
 IMAGE = {
     "type": "image",
     "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
@@ -113,6 +114,16 @@ def test_blocks_written_again_are_neither_prompts_nor_thoughts_twice(tmp_path):
     assert sum("written again" in note for note in notes(session.turns[0])) == 3
 
 
+@pytest.mark.parametrize("uuid", ["a", "z"])
+def test_a_block_written_again_with_the_old_time_is_no_prompt(tmp_path, uuid):
+    first = {**user([text(OPENED), text("Go.")], 1), "uuid": "m"}
+    again = {**user("Go.", 1), "uuid": uuid}
+
+    session = read(tmp_path, first, assistant("m1", 2, SAID), again)
+
+    assert [(turn.text, len(turn.steps)) for turn in session.turns] == [("Go.", 1)]
+
+
 def test_an_outline_in_bounded_memory_knows_replayed_and_queued_prompts():
     records = [*replayed_session(), make_queued_prompt("And this.", 10), assistant("m3", 11, SAID)]
     items = entries_of(map(json.dumps, records))
@@ -166,6 +177,17 @@ def test_a_message_of_another_session_is_one_turn(tmp_path):
     assert [(turn.kind, turn.text) for turn in session.turns] == [(PromptKind.TASK, sent)]
 
 
+def test_a_queued_note_that_a_task_began_is_no_prompt(tmp_path):
+    source = archive(
+        tmp_path,
+        user("Go.", 1),
+        make_queued_prompt(TASK_STARTED, 2),
+        assistant("m1", 3, SAID),
+    )
+
+    assert [turn.text for turn in source.read_session(SESSION).turns] == ["Go."]
+
+
 @pytest.mark.parametrize("fields", [{}, {"content": "And this."}])
 def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
     records = [
@@ -197,6 +219,12 @@ def test_drafts_taken_back_from_the_queue_are_no_prompts(tmp_path, fields):
         ([{"type": "custom-title", "customTitle": "<local-command-caveat>Caveat (Fork)"},
           user("Fix it", 1)], "Fix it"),
         ([user("<command-name>/init</command-name>", 1), assistant("m1", 2, SAID)], "/init"),
+        ([user("<command-name>/review</command-name>", 1), assistant("m1", 2, SAID), user("y", 3)],
+         "/review"),
+        ([user("<command-name>/context</command-name>", 1), user("Fix it", 2)], "Fix it"),
+        ([{"type": "summary", "summary": "Request timed out", "leafUuid": "u1"},
+          user("API Error 500 in the shop, fix it", 1)], "API Error 500 in the shop, fix it"),
+        ([make_queued_prompt(TASK_STARTED, 1), user("Fix it", 2)], "Fix it"),
     ],
 )  # fmt: skip
 def test_a_title_comes_from_the_first_real_prompt(tmp_path, records, title):

@@ -16,6 +16,7 @@ from flightlog.agents.claude_code.messages import (
     cut_output_tags,
     decode_blocks,
     decode_queued,
+    is_task_start,
     prompt_kind,
     typed_command,
     user_events,
@@ -70,6 +71,20 @@ _REMARKS = frozenset(
     {"", "local_command", "informational", "away_summary", "permission_retry"}
     | {"scheduled_task_fire", "model_fallback", "model_consent_fallback"}
     | {"model_refusal_fallback", "model_refusal_no_fallback"}
+)
+
+# Old versions summarized a session that failed at once by the message it failed with.
+_CLIENT_MESSAGES = tuple(
+    """
+Invalid API key
+API Error
+Not logged in
+Please run /login
+Request timed out
+Credit balance is too low
+Claude AI usage limit reached
+You've hit your
+""".strip().splitlines()
 )
 
 
@@ -178,11 +193,17 @@ def _decode_remark(kind: str, record: dict[str, Any]) -> entries.ClientNote | en
 def _decode_api_error(record: dict[str, Any]) -> entries.ApiError:
     error = object_field(record, "error")
     cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
-    message = text_field(error, "formatted") or text_field(error, "message")
-    message = message or text_field(record, "error")
-    return entries.ApiError(
-        message, int_field(error, "status"), int_field(record, "retryAttempt"), cut
-    )
+    answer = object_field(object_field(error, "error"), "error")  # of the API, up to 2.1.58
+    cause = object_field(error, "cause")
+    reasons = [text_field(error, "formatted"), text_field(error, "message")]
+    reasons += [
+        text_field(answer, "message"),
+        text_field(cause, "code"),
+        text_field(record, "error"),
+    ]
+    message = next(filter(None, reasons), "")
+    status, attempt = int_field(error, "status"), int_field(record, "retryAttempt")
+    return entries.ApiError(message, status, attempt, cut)
 
 
 def _decode_attachment(record: dict[str, Any]) -> entries.Event:
@@ -244,16 +265,16 @@ def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> entries.Event:
 def _decode_queue_operation(record: dict[str, Any]) -> entries.Event:
     operation = text_field(record, "operation")
     prompt = decode_queued(record, record.get("content"))
-    if operation == "enqueue" and prompt.content:
+    is_prompt = operation == "enqueue" and prompt.content
+    if is_prompt and not is_task_start(text_field(record, "content")):
         return entries.PromptQueued(prompt.kind, prompt.content)
-    return (
-        entries.QueueTakenBack()
-        if operation == "popAll"
-        else entries.Ignored("queue-operation", is_activity=True)
-    )
+    if operation == "popAll":
+        return entries.QueueTakenBack()
+    return entries.Ignored("queue-operation", is_activity=True)
 
 
 def _title_text(summary: str) -> str:
     # Some versions write the title as a JSON object.
     fields = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
-    return text_field(fields or {}, "title") or summary
+    title = text_field(fields or {}, "title") or summary
+    return "" if title.startswith(_CLIENT_MESSAGES) else title

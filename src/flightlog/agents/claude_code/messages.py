@@ -91,6 +91,11 @@ def decode_queued(record: dict[str, Any], message: Any) -> UserPrompt:
     return UserPrompt(PromptKind.COMMAND, prompt.content) if is_command else prompt
 
 
+def is_task_start(text: str) -> bool:
+    """Return whether a queued text announces a task that began (2.1.33 to 2.1.50), as JSON."""
+    return text.startswith('{"task_id":') and '"task_type":' in text
+
+
 def _decode_prompt(record: dict[str, Any], message: Any) -> UserPrompt:
     """Return the prompt with this message content; the fields of `record` tell its origin."""
     content, context = _split_context(decode_blocks(message))

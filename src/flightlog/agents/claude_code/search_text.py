@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code.messages import is_task_start
 from flightlog.agents.line_source import WORDS_MAX, WordColumns
 from flightlog.model.errors import UNREADABLE, Unavailable, Unreadable
 from flightlog.model.session import SessionFile
@@ -144,7 +145,6 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 
 
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
-    """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
         part = line[span.start : span.end]
         record = None if span.reason else _decode_record(part, offset + span.start)
@@ -169,7 +169,8 @@ def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     if record.type not in _REPEATING and (kind == _QUEUED or not record.operation):
         if message is not None:
             _add_content(words, message.content)
-        words.text += [text for text in (record.content, record.summary) if text]
+        texts = (record.content, record.summary)
+        words.text += [text for text in texts if text and not is_task_start(text)]
     return IndexedRecord(
         offset,
         len(line),

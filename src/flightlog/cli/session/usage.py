@@ -97,8 +97,8 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     _print_client_units(report)
     _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
-        line = f"{pluralize(report.damaged_lines, 'damaged span')} not counted: flightlog doctor"
-        click.echo(line, err=True)
+        spans = pluralize(report.damaged_lines, "damaged span")
+        click.echo(f"{spans} may hold more tokens: flightlog doctor", err=True)
     if report.total.unpriced_models:
         line = f"no price known for: {make_inert(', '.join(model or '?' for model in report.total.unpriced_models))}"
         click.echo(line, err=True)
@@ -147,7 +147,7 @@ def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
         click.echo(f"{count} without recorded usage: tokens and cost unknown", err=True)
     if has_estimates:
         text = f"about {total.estimated_output_tokens:,} more output tokens"
-        usd = f"${total.estimated_cost_usd:,.4f}"
+        usd = format_cost(Cost(total.estimated_cost_usd, CostSource.TABLE))
         click.echo(f"estimated from the text, not in the table: {text}, {usd}")
     elif total.cost.lacks_tokens:
         line = f"≥: not all output was recorded: {repeat_command(estimate=True)}"

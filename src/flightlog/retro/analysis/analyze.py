@@ -46,7 +46,7 @@ from flightlog.usage.digest import costs_by_model
 
 Progress = Callable[[int, int], None]
 LoopSessions = Callable[[str], frozenset[str]]  # ids of the sessions that a project's loops started
-DIGEST_VERSION = 5  # changes when digests of unchanged conversations must be made again
+DIGEST_VERSION = 6  # changes when digests of unchanged conversations must be made again
 WASTEFUL = frozenset({"memory", "tools", "tool_result"})  # blocks of context that can be avoided
 IDS_MAX = 2000  # bounds `state/analysis.json` for a pattern that most conversations share
 PATHS_MAX = 3  # fields named for each conversation
@@ -84,8 +84,9 @@ def load_digests(store: RetroStore) -> dict[str, ConversationDigest]:
 
 
 def load_analyzed_digests(store: RetroStore) -> list[ConversationDigest]:
-    """Return the digests that analysis looks at: all but those of an analyst's sessions."""
-    return [digest for digest in load_digests(store).values() if not digest.is_own]
+    """Return the digests that analysis looks at: not those of empty and of an analyst's sessions."""
+    digests = load_digests(store).values()
+    return [digest for digest in digests if not (digest.is_own or digest.is_empty)]
 
 
 def read_export(store: RetroStore, path: Path, progress: Progress | None = None) -> ReadCounts:

@@ -79,16 +79,17 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     cost_usd: float | None = None
     model_costs: tuple[tuple[str, float], ...] = ()
     is_lower_bound: bool = False
+    is_empty: bool = False
     export: str = ""
     member: str = ""
     offset: int = 0
 
 
-def format_spent(digests: Iterable[ConversationDigest]) -> str:
-    """Return what `digests` cost in USD, marked if one of the costs is a lower bound."""
-    parts = [(digest.cost_usd or 0.0, digest.is_lower_bound) for digest in digests]
-    bound = "≥ " if any(is_lower_bound for _, is_lower_bound in parts) else ""
-    return f"{bound}{sum(cost for cost, _ in parts):.2f}"
+def format_spent(digests: Iterable[ConversationDigest], usd: float | None = None) -> str:
+    """Return what `digests` cost in USD, or `usd` of that; marked if a cost is a lower bound."""
+    parts = list(digests)
+    bound = "≥ " * any(digest.is_lower_bound for digest in parts)
+    return f"{bound}{sum(digest.cost_usd or 0.0 for digest in parts) if usd is None else usd:.2f}"
 
 
 # A person's words that demand something for more than one task.

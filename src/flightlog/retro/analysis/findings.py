@@ -140,12 +140,11 @@ def _fruitless_spend(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]
     costly = [digest for digest in digests if digest.cost_usd and not _has_outcome(digest)]
     costly.sort(key=lambda digest: (-(digest.cost_usd or 0.0), digest.id))
     if len(costly) > 1:
-        spent = sum(digest.cost_usd or 0.0 for digest in costly)
         yield Pattern(
             FRUITLESS, "Sessions without a commit, a passing test or an edit that stayed",
-            "other", 1.0, _conversation_ids(costly), None, "cost", f"{spent:.2f} USD", len(costly),
+            "other", 1.0, _conversation_ids(costly), None, "cost", f"{format_spent(costly)} USD", len(costly),
             tuple(
-                PatternEvidence(digest.id, f"{digest.cost_usd:.2f} USD: {digest.title}")
+                PatternEvidence(digest.id, f"{format_spent([digest])} USD: {digest.title}")
                 for digest in costly[:EVIDENCE_MAX]
             ),
         )  # fmt: skip
@@ -199,10 +198,13 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     whole = format_spent(digests)
     top = turns[:TOP_PROMPTS]
     part = sum(mark.amount for mark, _ in top)
+    asked = [digest for _, digest in top]
     yield Pattern(
         "cost-turns", f"{pluralize(len(top), 'prompt')} cost {part / total:.0%} of {whole} USD", "other", 1.0,
-        _conversation_ids([digest for _, digest in top]), None, "cost", f"{part:.2f} USD", len(top),
-        tuple(PatternEvidence(mark.address, f"{mark.amount:.2f} USD: {mark.text}") for mark, _ in top),
+        _conversation_ids(asked), None, "cost", f"{format_spent(asked, part)} USD", len(top),
+        tuple(
+            PatternEvidence(mark.address, f"{format_spent([one], mark.amount)} USD: {mark.text}") for mark, one in top
+        ),
     )  # fmt: skip
     by_model: Counter[str] = Counter()
     for digest in digests:
@@ -213,7 +215,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     model, micro = max(by_model.items(), key=lambda pair: (pair[1], pair[0]))
     members = [digest for digest in digests if model in dict(digest.model_costs)]
     yield Pattern(
-        "cost-models", f"{model or 'unknown model'}: {micro / 1e6:.2f} of {whole} USD", "other", 1.0,
+        "cost-models", f"{model or 'unknown model'}: {format_spent(members, micro / 1e6)} of {whole} USD", "other", 1.0,
         _conversation_ids(members), None, "cost", pluralize(len(members), "session"), len(members),
         tuple(PatternEvidence(digest.id, digest.title) for digest in members[:EVIDENCE_MAX]),
     )  # fmt: skip

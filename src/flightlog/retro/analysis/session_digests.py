@@ -81,6 +81,7 @@ def digest_session(
         cost_usd=sum(known) if known else None,
         model_costs=tuple((model, cost) for model, cost in model_costs.items() if cost is not None),
         is_lower_bound=summary.is_lower_bound or bool(summary.unknown_responses),
+        is_empty=summary.is_empty,
         **read_prompts(_iter_typed_prompts(session)),
     )
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from flightlog.model.errors import Conflict, Misconfigured, Unavailable
 from flightlog.store.locks import lock_file
 
-VERSION = 13  # of all schemas; another version is replaced by an empty index
+VERSION = 14  # of all schemas; another version is replaced by an empty index
 _BUSY_SECONDS = 5.0  # a sync writes for some seconds; then this query runs in memory
 _GATE_SECONDS = 1.0  # creating an index takes 20 ms; after fifty times that its process is stuck
 _APPLICATION = 0x666C6F67  # "flog": marks the file as ours

@@ -188,7 +188,7 @@ class _AllEntries:
         calls = (call for step in steps for call in step.tool_calls)
         started, by_subagent = find_subagent_calls(calls), header.calls_by_subagent()
         subagent_ids = link_subagents(subagents, started, by_subagent, header.calls_by_run)
-        session = header.to_session(_first_prompts(main), lambda uuid: f"{uuid}:0" in self._entries)
+        session = header.to_session(_first_prompt(main), lambda uuid: f"{uuid}:0" in self._entries)
         linked = tuple(replace(one, turns=turns[one.id]) for one in subagent_ids)
         return replace(session, turns=main, subagents=linked)
 
@@ -239,19 +239,18 @@ class _TailEntries:
         calls = dict(pairs)
         by_subagent = header.calls_by_subagent()
         subagent_ids = link_subagents(subagents, calls, by_subagent, header.calls_by_run)
-        session = header.to_session(rows[""].titles, self._seen.has_record)
+        session = header.to_session(rows[""].title, self._seen.has_record)
         return build_outline(session, rows, subagent_ids, files)
 
 
-def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:
-    prompts: dict[PromptKind, str] = {}
-    for turn in turns:
-        # A command that the model did not answer ("/cost") is no title.
-        is_answered = turn.kind is PromptKind.COMMAND and turn.steps
-        if (turn.kind is PromptKind.HUMAN or is_answered) and (title := clean_title(turn.text)):
-            assert turn.kind is not None
-            prompts.setdefault(turn.kind, title)
-    return prompts
+def _first_prompt(turns: Iterable[Turn]) -> str:
+    # A command that the model did not answer ("/cost") is no title.
+    asked = (
+        turn
+        for turn in turns
+        if turn.kind is PromptKind.HUMAN or (turn.kind is PromptKind.COMMAND and turn.steps)
+    )
+    return next((title for turn in asked if (title := clean_title(turn.text))), "")
 
 
 def running_turn(

@@ -4,7 +4,7 @@ It is built record by record, in any order. A repeated record changes only the t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from flightlog.model import entries
 from flightlog.model.errors import Damage
@@ -98,16 +98,14 @@ class SessionHeader:
         """Return the call that a tool result names for each subagent."""
         return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
 
-    def to_session(
-        self, prompts: Mapping[entries.PromptKind, str], has_record: Callable[[str], bool]
-    ) -> Session:
-        """Return the session without turns; without a title it is the first of `prompts`."""
+    def to_session(self, first_prompt: str, has_record: Callable[[str], bool]) -> Session:
+        """Return the session without turns; without a title it has `first_prompt` for one."""
         _, _, cwd, entrypoint = self._first or (False, None, "", "")
         early, late = self._activity or (None, None)
         return Session(
             id=self.session,
             agent=self.agent,
-            title=self._title(prompts, has_record),
+            title=self._title(first_prompt, has_record),
             cwd=cwd,
             branch=self._last[2] if self._last else "",
             version=self._version,
@@ -123,9 +121,7 @@ class SessionHeader:
             record_count=self._records,
         )
 
-    def _title(
-        self, prompts: Mapping[entries.PromptKind, str], has_record: Callable[[str], bool]
-    ) -> str:
+    def _title(self, first_prompt: str, has_record: Callable[[str], bool]) -> str:
         """Return the whole title: if it were cut before redaction, half of a secret could remain."""
         # A summary is the title of the session that has its last record.
         summaries = [(at, text) for at, leaf, text in self._summaries if leaf and has_record(leaf)]
@@ -134,8 +130,7 @@ class SessionHeader:
         candidates = (
             max(summaries)[1] if summaries else "",
             self._titles.get(False, ("", ""))[1],
-            prompts.get(entries.PromptKind.HUMAN, ""),
-            prompts.get(entries.PromptKind.COMMAND, ""),
+            first_prompt,
         )
         return next((title for text in candidates if (title := clean_title(text))), "")
 

@@ -65,8 +65,10 @@ def find_replayed(ordered: Sequence[Entry]) -> set[str]:
 
     A client that resumes a session may write the history again with its old times, an editor each
     block of a prompt as a record of its own. One block alone may be a person who repeats a prompt;
-    two in a row are a copy.
+    two in a row are a copy, and so is one with the time of the prompt that it is a block of.
     """
+    prompts = [(entry.at_ms, prompt_blocks(entry)) for entry in ordered if entry.at_ms is not None]
+    parts = {(at_ms, block) for at_ms, blocks in prompts if len(blocks) > 1 for block in blocks}
     whole: set[tuple[int | None, tuple[Block, ...]]] = set()
     known: set[Block] = set()
     replayed: set[str] = set()
@@ -76,7 +78,8 @@ def find_replayed(ordered: Sequence[Entry]) -> set[str]:
             continue
         blocks = prompt_blocks(entry)
         at_time = (entry.at_ms, blocks)
-        if blocks and entry.at_ms is not None and at_time in whole:
+        is_part = len(blocks) == 1 and (entry.at_ms, blocks[0]) in parts
+        if is_part or (blocks and entry.at_ms is not None and at_time in whole):
             replayed.add(entry.key)
             continue
         whole.add(at_time)

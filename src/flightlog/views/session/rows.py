@@ -77,7 +77,7 @@ class RowBuilder:
         self.unknown_steps = 0
         self.models: set[str] = set()
         self.calls = self.failed_calls = self.turns = 0
-        self.titles: dict[entries.PromptKind, str] = {}
+        self.title = ""
         self.has_prompt = False
         self.last_prompt: tuple[int | None, str] = (None, "")
         self.command = ""  # that began the last turn: a title once the model answered it
@@ -154,8 +154,7 @@ class RowBuilder:
         title = clean_title(turn.text)[:TITLE_CHARS_MAX]
         if turn.kind is entries.PromptKind.HUMAN and not is_local_command(turn.text):
             self.has_prompt = True
-            if title:
-                self.titles.setdefault(turn.kind, title)
+            self.title = self.title or title
         self.command = title if turn.kind is entries.PromptKind.COMMAND else ""
         if self.first_turn is None:
             self.first_turn = turn.text
@@ -174,8 +173,7 @@ class RowBuilder:
 
     def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
         row = len(self.marks)
-        if self.command:
-            self.titles.setdefault(entries.PromptKind.COMMAND, self.command)
+        self.title = self.title or self.command
         self.usage += step.usage
         self.models.add(step.model)
         self.has_lower_bounds |= step.is_lower_bound
@@ -215,7 +213,6 @@ class RowBuilder:
 
 
 def _contents_of(step: Step) -> int:
-    """Return the bits of what a step holds."""
     bits = 0
     for call in step.tool_calls:
         bits |= CONTENT_BITS[_CONTENT_NAMES[tool_kind(call.name)]]

@@ -229,7 +229,7 @@ class _TurnBuilder:
             self._turns[-1] = (entry, self._turns[-1][1])
         elif event.kind in _TURN_STARTS:
             self._turns.append((entry, []))
-        else:
+        elif event.kind is not PromptKind.COMMAND_OUTPUT or text_of(event.content).strip():
             self._add_note(entry, _NOTES[event.kind], text_of(event.content))
         for block in event.context:
             self._add_note(entry, NoteKind.CLIENT, text_of((block,)))
@@ -363,7 +363,9 @@ def describe_note(
             return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), {size}"
         case ApiError():
             again = f", try {event.attempt}" if event.attempt else ""
-            return NoteKind.API_FAILURE, f"{event.message}{again}"
+            status = f"status {event.status}" * bool(event.status)
+            reason = event.message or status or "no reason on record"
+            return NoteKind.API_FAILURE, f"{reason}{again}"
         case ClientNote():
             return (NoteKind.HOOK if event.kind == "hook" else NoteKind.REMARK), event.text
         case UnknownRecord():

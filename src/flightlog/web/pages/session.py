@@ -70,7 +70,6 @@ async def show_session(request: web.Request) -> web.StreamResponse:
 
 
 def _make_blocking(render: Callable[[WebContext, web.Request], web.Response]) -> Handler:
-    """Return a handler that runs `render` in a thread."""
 
     async def show(request: web.Request) -> web.StreamResponse:
         return await run_blocking(render, request.app[CONTEXT], request)
@@ -230,6 +229,7 @@ def _frame_context(
         "session": page.session,
         "subagent": subagent,
         "summary": page.summary,
+        "with_copies": page.outline.summary.usage,
         "total": len(rows),
         "bars": thread.sum_bars(rows=rows) if show else page.timeline_bars(name),
         "files": page.changed_files(name),

@@ -163,10 +163,10 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
-    sessions = listing.sessions
-    empty = sum(session.is_empty for session in sessions)
+    sessions = [session for session in listing.sessions if not session.is_empty]
+    empty = len(listing.sessions) - len(sessions)
     return ListTotals(
-        len(sessions) - empty,
+        len(sessions),
         len({session.project for session in sessions if session.project}),
         listing.pending,
         empty,
