@@ -335,6 +335,7 @@ def _place_entry(entry: Entry, file: SessionFile, offset: int, length: int, orde
 
 
 def _make_record(entries: Sequence[Entry] | None, offset: int, length: int) -> IndexedRecord:
+    """Return the entries of one line as a record with its words by column."""
     words = WordColumns()
     kind, model = "", ""
     for entry in entries or ():

@@ -121,6 +121,7 @@ def list_recorded_files(dirs: AgentDirs, home: str) -> FileListing:
 
 
 def _list_recorded_agents(home: str) -> list[str]:
+    """Return the agents of which we have copies."""
     return [name for name in agent_names() if home and os.path.isdir(f"{home}/sessions/{name}")]  # noqa: PTH112
 
 

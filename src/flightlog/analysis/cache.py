@@ -302,6 +302,7 @@ def _compare_shapes(old: RequestShape, new: RequestShape) -> Iterator[CacheCause
 
 
 def _first_changed_line(old: str, new: str) -> str:
+    """Return the first line that differs, as it is now, or as it was if it is gone."""
     pairs = zip_longest(old.splitlines(), new.splitlines())
     was, now = next(((was, now) for was, now in pairs if was != now), ("", ""))
     return one_line(f"- {was}" if now is None else f"+ {now}", _LINE_CHARS)

@@ -155,6 +155,7 @@ class _ThreadWindow:
             self._recount_window()
 
     def _await_request(self, kind: str, name: str, address: str, content: Iterable[Block]) -> None:
+        """Add a piece that the next request sends."""
         self._state.pending.append(self.measure.make_piece(kind, name, address, content))
 
     def _add_step(self, step: Step, address: str) -> None:
@@ -199,6 +200,7 @@ class _ThreadWindow:
         self._is_over = self._is_new_turn = False
 
     def _start_window(self, request: ModelRequest) -> None:
+        """Begin a window with all that its first request holds."""
         state, prompt = self._state, request.usage.prompt_tokens
         self._close_pieces()
         shape = shape_pieces(request, self._context)
@@ -371,6 +373,7 @@ class _ThreadWindow:
                 self._state.pieces[at].cost += (edge - before) * rate
 
     def _settle_costs(self) -> None:
+        """Charge each piece at the rates that hold for it."""
         rate = 0.0
         for piece, step in zip(reversed(self._state.pieces), reversed(self._rates), strict=True):
             rate += step

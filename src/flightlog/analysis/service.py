@@ -194,6 +194,7 @@ def _summarize(whole: SessionAnalysis) -> SessionAnalysis:
 def _analyze_all(
     archive: Archive, names: list[str], progress: Progress | None, fork_above: int
 ) -> Iterator[tuple[str, SessionAnalysis]]:
+    """Yield each session with its analysis, in any order."""
 
     def analyze(name: str) -> SessionAnalysis:
         return _summarize(_analyze(archive, archive.recordings[name]))

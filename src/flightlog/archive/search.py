@@ -222,6 +222,7 @@ def locate_results(
 
 
 def _list_addresses(archive: "Archive", session: str) -> str:
+    """Return a line for each record of a session: its id and its address."""
     addresses = map_addresses(archive.read_session(session))
     return "\n" + "".join(f"{uuid} {address}\n" for uuid, address in addresses.items())
 

@@ -135,6 +135,7 @@ def _parse_document(path: Path) -> Any:
 
 
 def _subagent_documents(path: Path, document: Any) -> Iterator[Path]:
+    """Yield the subagents' documents that a document refers to."""
     for _, step in iter_dicts(document if isinstance(document, dict) else {}, "steps"):
         for _, result in iter_results(step):
             for _, ref in iter_dicts(result, "subagent_trajectory_ref"):

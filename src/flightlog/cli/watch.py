@@ -260,6 +260,7 @@ class WatchApp(App[None]):
         return option.id if option else None
 
     async def _show_session(self) -> None:
+        """Bring the open session up to date."""
         screen = self.screen
         if not isinstance(screen, SessionScreen):
             return

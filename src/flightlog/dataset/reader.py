@@ -99,6 +99,7 @@ def drop_invalid_fields(row: Row) -> Row:
 
 @functools.cache
 def _optional_schemas() -> dict[str, type[Any]]:
+    """Return the kinds of rows with every field optional."""
     return {
         str(kind.__struct_config__.tag): msgspec.defstruct(
             kind.__name__,

@@ -203,6 +203,7 @@ def find_row_key(dataset: DatasetReader, name: str) -> str:
 
 
 def _tombstones_for_row(dataset: DatasetReader, key: str, now_ms: int) -> list[Row]:
+    """Return tombstones for a row and all rows that belong to it."""
     kind, _, rest = key.partition(":")
     row = dataset.rows.get(key, {})
     if kind == "session":

@@ -62,6 +62,7 @@ def allowed_writes(runtime: Runtime, top: Path, *, own_hook: bool = False) -> fr
 
 
 def _ran_own_hook(runtime: Runtime, recording: SessionFiles, top: Path) -> bool:
+    """Return whether a hook of this repository recorded the session."""
     directory = session_dir(Path(runtime.data_dir), recording.agent, recording.session)
     try:
         project = (directory / OWN_HOOK).read_text("utf-8").strip()

@@ -140,6 +140,7 @@ def _may_write(call: ToolCall) -> bool:
 
 
 def _leaves_running(call: ToolCall) -> bool:
+    """Return whether a call left a shell running in the background."""
     arguments = call.executed_input or call.input
     task = call.detail.get("backgroundTaskId") if isinstance(call.detail, dict) else None
     return call.name == "Bash" and bool(arguments.get("run_in_background") or task)

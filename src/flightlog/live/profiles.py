@@ -326,6 +326,7 @@ class ProfileLedger:
         return parts[0][0], parts[0][1]
 
     def _default_profile(self, project: str) -> str:
+        """Return the profile of a session without a recorded payer."""
         return self._ensure_profile(self._match_by_path(project).profile, "auto").profile_id
 
     def _move_unknown_sessions(self, profile: str, besides: str) -> None:

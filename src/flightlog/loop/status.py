@@ -289,6 +289,7 @@ def _table_lines(state: LoopState, rows: Sequence[session_overview.TaskRow]) -> 
 
 
 def _titled_lines(title: str, lines: list[str]) -> list[str]:
+    """Return the last lines under a title, or nothing."""
     left = len(lines) - _SECTION_MAX
     more = [f"    … {left} more in final-report.md"] if left > 0 else []
     return [f"  {title}:", *more, *lines[-_SECTION_MAX:]] if lines else []

@@ -174,6 +174,7 @@ class JsonRedactor:
     def _find_suspect_lines(
         self, data: bytes, lines: list[bytes]
     ) -> dict[int, list[engine.Detection]]:
+        """Return the numbers of suspect lines, with the detections in them."""
         budget = self.redactor.make_work_budget()
         suspects = engine.find_suspect_records(data, self.redactor.known, budget)
         starts = engine.line_starts(lines) if suspects else []
@@ -300,6 +301,7 @@ class JsonRedactor:
         return is_secret
 
     def _redact_strings(self, leaves: list[JsonString]) -> dict[JsonString, str]:
+        """Return the redacted text of each string that changes."""
         if len(self._cache) > _CACHED_MAX:
             self._cache.clear()
         known, unique = self.redactor.known, dict.fromkeys(leaves)

@@ -144,6 +144,7 @@ def _extract_rows(
 
 
 def _update_index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
+    """Update the index, and then the state of running sessions from it."""
     archive.usage_pipeline.refresh()
     archive.search_index.refresh()
     notes = collect_after_settle(runtime, archive, only)

@@ -276,6 +276,7 @@ def _add_prompt(
     usd: float,
     error: logs.ErrorKind | None,
 ) -> logs.SessionMetrics:
+    """Return the metrics of a run after one more prompt."""
     errors = dict(metrics.errors)
     if error:
         errors[error] = errors.get(error, 0) + 1

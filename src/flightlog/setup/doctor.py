@@ -246,6 +246,7 @@ def _check_permissions(data_dir: Path) -> Iterator[CheckResult]:
 
 
 def _check_disk(data_dir: Path) -> CheckResult:
+    """Check the free space for recordings."""
     existing = next(path for path in (data_dir, *data_dir.parents) if path.exists())
     disk = os.statvfs(existing)
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN

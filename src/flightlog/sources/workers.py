@@ -190,6 +190,7 @@ def _receive(
 
 
 def _complete_messages(buffer: bytearray, decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
+    """Yield the complete messages in `buffer` and remove them from it."""
     at = 0
     while len(buffer) - at >= _LENGTH_BYTES:
         start = at + _LENGTH_BYTES

@@ -140,6 +140,7 @@ class ExchangeStore:
         return self._bodies.load_body(body, self._resolve_chunks(body))
 
     def _resolve_chunks(self, body: BodyRef) -> tuple[str, ...]:
+        """Return all chunks of a body, through the bodies it builds on."""
         chain = [body]
         while chain[-1].base_index and chain[-1].digest not in self._resolved:
             chain.append(self._find_request(chain[-1].base_index).sent_body)

@@ -145,6 +145,7 @@ def _find_hunks(context: TraceContext, step: str, rest: str) -> Iterator[TraceLi
 
 
 def _add_commit_addresses(context: TraceContext, start: TraceLink) -> TraceLink:
+    """Return `start` with the addresses of the commits that it names."""
     at = list(start.session_addresses)
     names = list(start.references)
     if start.kind == "commit" or not at:
@@ -190,6 +191,7 @@ def _links_of_session(context: TraceContext, session: Session) -> list[TraceLink
 
 
 def _find_provider_links(context: TraceContext, kind: str, address: str) -> list[TraceLink]:
+    """Return the links of all providers with this name, or that name it."""
     links = [link for provider in context.link_providers for link in provider.find_links(address)]
     return [
         link

@@ -51,6 +51,7 @@ def format_arguments(arguments: dict[str, Any]) -> str:
 
 
 def _format_change(arguments: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Return a change of a file as diff lines, and the arguments it shows."""
     old, new = first_text(arguments, OLD_NAMES), first_text(arguments, NEW_NAMES)
     if old is not None and new is not None:
         shown = (*OLD_NAMES, *NEW_NAMES, "replace_all", "replaceAll")
@@ -210,9 +211,10 @@ def _session_facts(session: Session, options: RenderOptions) -> Iterator[Transcr
         yield _note(0, f"unknown field {name}, {pluralize(count, 'time')}")
     for reason in sorted({damage.reason for damage in session.damage}):
         spans = [damage for damage in session.damage if damage.reason == reason]
-        where = (f"in {len(spans):,} spans from", " on") if spans[1:] else ("at", "")
-        place = f"{where[0]} {spans[0].offset:,}{where[1]}"
-        yield _note(0, f"damaged: {sum(span.length for span in spans):,} bytes {place}: {reason}")
+        place = f"in {len(spans):,} spans from {spans[0].offset:,} on" if spans[1:] else ""
+        place = place or f"at {spans[0].offset:,}"
+        length = sum(span.length for span in spans)
+        yield _note(0, f"damaged: {length:,} bytes {place}: {reason}")
 
 
 def _note(depth: int, text: str) -> TranscriptLine:

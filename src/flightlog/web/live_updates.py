@@ -137,6 +137,7 @@ class _SessionReaderThread:
                 return
 
     def _read_new(self) -> None:
+        """Read new lines and send the changes to the pages."""
         began = time.monotonic()
         version = session_stamp(self._archive, self._session)
         if self.last is not None and self.last.version == version:
@@ -188,6 +189,7 @@ def render_changes(templates: Environment) -> Callable[[SessionPage | None, Sess
 
 
 def _welcome_rows(new: SessionPage) -> list[int]:
+    """Return the rows that a page gets when it joins."""
     total = new.thread_of().total
     first = max((max(total - 1, 0) // CHUNK_ROWS - WELCOME_CHUNKS + 1) * CHUNK_ROWS, 0)
     return list(range(first, total))

@@ -145,6 +145,7 @@ async def _serve_static(request: web.Request) -> web.StreamResponse:
 
 @web.middleware
 async def _error_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn a FlightlogError into an error page."""
     try:
         return await handler(request)
     except FlightlogError as error:

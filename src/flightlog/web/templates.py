@@ -136,6 +136,7 @@ def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") ->
 
 
 def _session_filters() -> dict[str, Callable[..., Any]]:
+    """Return the filters that show parts of a session."""
     return {
         "agent": _render_agent,
         "changes": diffs_of_call,
@@ -157,6 +158,7 @@ def _session_filters() -> dict[str, Callable[..., Any]]:
 
 
 def _render_agent(name: str) -> Markup:
+    """Return the icon and the label of an agent."""
     named = Markup('<span class="agent-name">{} {}</span>')
     return named.format(agent_icon(name), agent_label(name))
 

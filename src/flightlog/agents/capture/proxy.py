@@ -265,6 +265,7 @@ class Proxy:
     def _respond(
         self, index: int, status: int, head: dict[str, str], body: bytes, end: ResponseEnd
     ) -> web.Response:
+        """Return a response of our own and record it."""
         start = ResponseStart(status, head, head["request-id"], 0.0)
         self._recorder.record_chunk(index, start, body)
         self._recorder.record_response_end(index, start, end)

@@ -137,6 +137,7 @@ def _as_write(block: dict[str, Any], contents: Mapping[str, str]) -> dict[str, A
 def _replace_calls(
     record: dict[str, Any], line: bytes, change: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> bytes:
+    """Return a line with changed tool calls; the same bytes if there is none."""
     if record.get("type") != "assistant":
         return line
     blocks = list_field(object_field(record, "message"), "content")

@@ -145,6 +145,7 @@ def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
 
 
 def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
+    """Yield the undamaged records in a damaged line."""
     for span in iter_spans(line.rstrip(b"\n")):
         part = line[span.start : span.end]
         record = None if span.reason else _decode_record(part, offset + span.start)

@@ -120,12 +120,14 @@ def to_row(record: UsageRecord, session: str, file_lane: str) -> UsageLine:
         record.request_id or "",
         file_lane or thread_name(record),
         record.is_aborted_mid_stream or False,
-        _output_quality(record.version or "", message.usage.output_tokens, message.stop_reason),
+        _output_quality(
+            record.version or "", message.usage.output_tokens or 0, message.stop_reason
+        ),
     )
     return tuple.__new__(UsageLine, values)
 
 
-def _output_quality(version: str, output_tokens: int | None, stop_reason: object) -> UsageQuality:
+def _output_quality(version: str, output_tokens: int, stop_reason: object) -> UsageQuality:
     """Return how an output count was recorded.
 
     If the end of a stream was late or never came, the fullest line of an old version has no stop
@@ -133,7 +135,7 @@ def _output_quality(version: str, output_tokens: int | None, stop_reason: object
     """
     quality = _version_quality(version)
     if quality is None:
-        is_start = stop_reason is None and 0 < (output_tokens or 0) <= _START_COUNT_MAX
+        is_start = stop_reason is None and 0 < output_tokens <= _START_COUNT_MAX
         quality = UsageQuality.LOWER_BOUND if is_start else UsageQuality.EXACT
     return quality
 
@@ -156,8 +158,10 @@ def recorded_quality(record: dict[str, Any]) -> UsageQuality:
     message = object_field(record, "message")
     if not isinstance(message.get("usage"), dict):
         return UsageQuality.MISSING
-    output = int_field(object_field(message, "usage"), "output_tokens")
-    return _output_quality(text_field(record, "version"), output, message.get("stop_reason", ""))
+    output_tokens = int_field(object_field(message, "usage"), "output_tokens")
+    return _output_quality(
+        text_field(record, "version"), output_tokens, message.get("stop_reason", "")
+    )
 
 
 def _tie_break_key(record: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:

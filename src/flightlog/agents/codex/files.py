@@ -73,6 +73,7 @@ def find_session_files(file: SessionFile) -> tuple[SessionFile, ...]:
 
 
 def _place_in_session(file: SessionFile, parents: dict[str, str]) -> SessionFile:
+    """Return the file of a subagent under the session of the thread at the top."""
     root, seen = file.session, {file.session}
     while (parent := parents.get(root, "")) and parent not in seen:
         seen.add(parent)

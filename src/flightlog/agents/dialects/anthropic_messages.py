@@ -300,6 +300,7 @@ def _system_text(raw: msgspec.Raw) -> str:
 
 
 def _last_text(messages: list[msgspec.Raw]) -> str:
+    """Return the last text of the last message."""
     message = msgspec.json.decode(messages[-1]) if messages else {}
     content = message.get("content") if isinstance(message, dict) else ""
     if isinstance(content, str):

@@ -107,6 +107,7 @@ def _list_chats(chats: str, damage: list[Damage]) -> Iterator[SessionFile]:
 
 
 def _read_session_id(path: str) -> str:
+    """Return the session id in the first record, or nothing."""
     head = _read_head(path, _HEADER_BYTES)
     found = _SESSION_ID.search(head if path.endswith(".json") else head.partition(b"\n")[0])
     return found[1].decode() if found else ""

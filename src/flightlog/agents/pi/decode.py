@@ -316,6 +316,7 @@ def _decode_block(part: dict[str, Any]) -> entries.Block:
 def _apply_system(
     message: dict[str, Any], sections: dict[str, str], tools: dict[str, dict[str, Any]]
 ) -> None:
+    """Change the prompt and the tools as a system message says."""
     if message.get("replace") is True:
         sections.clear()
         tools.clear()

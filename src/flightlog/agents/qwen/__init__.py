@@ -55,6 +55,7 @@ def main_path(file: SessionFile) -> str:
 
 
 def _list_files(folder: str, session: str, damage: list[Damage]) -> Iterator[SessionFile]:
+    """Yield the files of sessions, or those of the subagents of one."""
     for entry in list_entries(folder, damage):
         name = entry.name.removesuffix(".jsonl")
         if name != entry.name:

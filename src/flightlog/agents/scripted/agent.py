@@ -170,6 +170,7 @@ class ScriptedAgent:
 
 
 def _execute_tool(name: str, arguments: dict[str, Any], project: Path) -> tuple[str, bool]:
+    """Run a tool; return its output and whether it failed."""
     try:
         match name:
             case "Bash":

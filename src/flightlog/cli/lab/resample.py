@@ -232,6 +232,7 @@ def _send_options(arguments: dict[str, Any]) -> Any:
 
 
 def _choose_sweep(arguments: dict[str, Any]) -> Any:
+    """Return the grid of samples from --sweep or from the options."""
     from flightlog.lab.resample.plan import Sweep
     from flightlog.lab.resample.service import read_sweep
 

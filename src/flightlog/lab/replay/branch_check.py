@@ -344,6 +344,7 @@ class RecordedAnswerServer:
         return RewrittenRequest(rewritten.data, rewritten.replacements)
 
     def _apply_recorded_settings(self, body: dict[str, Any]) -> RewrittenBody:
+        """Return the request with the recorded settings and the prompt of the branch."""
         messages = list(body.get("messages") or ())
         first = append_prompt(messages[: self._length], self._context.prompt)
         prompted = [*first, *messages[self._length :]]

@@ -148,6 +148,7 @@ def _insert_recorded_reminders(own: str, recorded: str) -> str:
 
 
 def _cut_reminders(text: str) -> str:
+    """Return a text without the reminders at its end."""
     for _ in range(_REMINDERS_MAX):
         if _REMINDER_START in text and text.rstrip().endswith(_REMINDER_END):
             text = text[: text.rindex(_REMINDER_START)].rstrip()

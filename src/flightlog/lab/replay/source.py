@@ -147,6 +147,7 @@ class ReplaySource:
         return replace(point, tree=self.read.attempt.tree, cut=cut, served_responses=served)
 
     def _answers_before(self, index: int) -> list[RecordedAnswer]:
+        """Return the recorded answers to the requests before request `index`, in order."""
         answers = []
         for exchange in (call.exchange for call in self.read.calls if call.index < index):
             response, origin = exchange.response, exchange.request.agent_context
@@ -255,6 +256,7 @@ class ReplaySource:
         return self.read.lineage.find_request(step) if self.read.lineage else None
 
     def _tree_before(self, turn: int, step: Step) -> str:
+        """Return the snapshot at the request of a turn, or after the tools before it."""
         attempt, call = self.read.attempt, self._find_request(step)
         if call is not None:
             own = (saved for saved in attempt.snapshots if saved.request_index == call.index)

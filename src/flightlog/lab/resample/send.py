@@ -163,6 +163,7 @@ def run_send_job(payload: bytes, body: bytes, environ: Mapping[str, str]) -> byt
 
 @functools.lru_cache(maxsize=4)
 def _key_scrubber(*credentials: tuple[str, str]) -> Scrubber:
+    """Return a scrubber for a key; cached, as building one is slow."""
     scrubber = Scrubber()
     scrubber.learn_credentials(dict(credentials))
     return scrubber

@@ -246,6 +246,7 @@ def _shift_after_edit(node: YamlNode, edit: TextEdit) -> None:
 
 
 def _block_end(node: YamlNode, default: int) -> int:
+    """Return the end of the last member of a block."""
     children = (node.keys or {}).values()
     return max((max(child.end, child.after) for child in children), default=default)
 
@@ -319,6 +320,7 @@ def _add_to_flow(text: str, root: YamlNode, node: YamlNode, values: Mapping[str,
 
 
 def _shift_after_removal(node: YamlNode, end: int, by: int) -> None:
+    """Move the nodes behind removed lines."""
     for child in (node.keys or {}).values():
         if child.after >= end:
             _move_node(child, -by)

@@ -78,6 +78,7 @@ def _assess_risks(state: LoopState, plan: Plan, task: Task, at: TaskState) -> di
 
 
 def _budget_share(state: LoopState) -> float:
+    """Return the used share of the tightest budget."""
     limits, totals = state.budgets, state.totals
     pairs = (
         (state.iterations, state.config.max_iterations),
@@ -253,6 +254,7 @@ def describe_completion(plan: Plan) -> str:
 
 
 def _waits_only_for_gate(state: LoopState, plan: Plan) -> bool:
+    """Return whether a gate is all that a pending task waits for."""
     completed = {name for name, task in state.tasks.items() if task.status == "completed"}
     pending = [task for task in plan.tasks if state.task_state(task.task_id).status == "pending"]
     return any(completed.issuperset(task.dependencies) for task in pending)

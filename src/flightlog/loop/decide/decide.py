@@ -90,6 +90,7 @@ def decide_effect(state: LoopState, plan: Plan, now: float) -> Effect:
 def _continue_task(  # noqa: PLR0911 - one per stage
     state: LoopState, plan: Plan, now: float
 ) -> Effect | None:
+    """Return the next effect for a task that is running, to be verified or to be recovered."""
     if not state.current_task:
         return None
     task, at = plan.find_task(state.current_task), state.task_state(state.current_task)

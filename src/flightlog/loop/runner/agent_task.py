@@ -309,6 +309,7 @@ class AgentTask:
 
     @contextmanager
     def _open_driver(self, run: TaskRun) -> Iterator[tuple[Driver, dict[str, str]]]:
+        """Yield the driver of an agent, and additional environment variables."""
         if run.agent == SCRIPTED:
             with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
                 here = {"ANTHROPIC_BASE_URL": model.url, CONFIG_DIR: str(self._options.config_dir)}

@@ -287,6 +287,7 @@ def _plan_subject(data: bytes, project: Path) -> str:
 
 
 def _plan_effects(plan: Plan, project: Path) -> dict[str, Any]:
+    """Return everything that a plan can run, by name."""
     effects: dict[str, Any] = {"works in": str(project)}
     for task in plan.tasks:
         commands: dict[str, Any] = {

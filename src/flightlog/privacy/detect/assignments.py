@@ -176,6 +176,7 @@ def _may_be_key(view: bytes, start: int, end: int) -> bool:
 
 
 def _name_around(view: bytes, start: int, end: int) -> tuple[bytes, int]:
+    """Return the whole name that the word at `start`:`end` is part of, and where it ends."""
     before = view[max(0, start - NAME_MAX) : start]
     tail = _TAIL.match(view, end, end + NAME_MAX).end()
     return before[len(before.rstrip(_NAME_BYTES)) :] + view[start:tail], tail

@@ -246,6 +246,7 @@ def _iter_stream_views(data: bytes) -> Iterator[DecodedText]:
 
 
 def _iter_event_json(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the offset and the JSON of each event."""
     at = 0
     for line in data.split(b"\n"):
         if line.startswith((b"data: {", b"data:{")):

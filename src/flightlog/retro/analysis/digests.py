@@ -85,11 +85,15 @@ class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     offset: int = 0
 
 
-def format_spent(digests: Iterable[ConversationDigest], usd: float | None = None) -> str:
-    """Return what `digests` cost in USD, or `usd` of that; marked if a cost is a lower bound."""
+def format_spent(digests: Iterable[ConversationDigest]) -> str:
+    """Return what `digests` cost in USD, marked if one of the costs is a lower bound."""
     parts = list(digests)
-    bound = "≥ " * any(digest.is_lower_bound for digest in parts)
-    return f"{bound}{sum(digest.cost_usd or 0.0 for digest in parts) if usd is None else usd:.2f}"
+    return format_part(sum(digest.cost_usd or 0.0 for digest in parts), parts)
+
+
+def format_part(usd: float, digests: Iterable[ConversationDigest]) -> str:
+    """Return a part of what `digests` cost in USD, marked likewise."""
+    return f"{'≥ ' * any(digest.is_lower_bound for digest in digests)}{usd:.2f}"
 
 
 # A person's words that demand something for more than one task.

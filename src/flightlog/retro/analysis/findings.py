@@ -16,7 +16,12 @@ from statistics import median
 from msgspec.structs import replace
 
 from flightlog.model.text import pluralize
-from flightlog.retro.analysis.digests import ConversationDigest, DigestMark, format_spent
+from flightlog.retro.analysis.digests import (
+    ConversationDigest,
+    DigestMark,
+    format_part,
+    format_spent,
+)
 from flightlog.retro.analysis.similarity import (
     Repetition,
     content_words,
@@ -201,9 +206,10 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     asked = [digest for _, digest in top]
     yield Pattern(
         "cost-turns", f"{pluralize(len(top), 'prompt')} cost {part / total:.0%} of {whole} USD", "other", 1.0,
-        _conversation_ids(asked), None, "cost", f"{format_spent(asked, part)} USD", len(top),
+        _conversation_ids(asked), None, "cost", f"{format_part(part, asked)} USD", len(top),
         tuple(
-            PatternEvidence(mark.address, f"{format_spent([one], mark.amount)} USD: {mark.text}") for mark, one in top
+            PatternEvidence(mark.address, f"{format_part(mark.amount, [digest])} USD: {mark.text}")
+            for mark, digest in top
         ),
     )  # fmt: skip
     by_model: Counter[str] = Counter()
@@ -215,7 +221,7 @@ def _cost_drivers(digests: Sequence[ConversationDigest]) -> Iterator[Pattern]:
     model, micro = max(by_model.items(), key=lambda pair: (pair[1], pair[0]))
     members = [digest for digest in digests if model in dict(digest.model_costs)]
     yield Pattern(
-        "cost-models", f"{model or 'unknown model'}: {format_spent(members, micro / 1e6)} of {whole} USD", "other", 1.0,
+        "cost-models", f"{model or 'unknown model'}: {format_part(micro / 1e6, members)} of {whole} USD", "other", 1.0,
         _conversation_ids(members), None, "cost", pluralize(len(members), "session"), len(members),
         tuple(PatternEvidence(digest.id, digest.title) for digest in members[:EVIDENCE_MAX]),
     )  # fmt: skip

@@ -90,6 +90,7 @@ def _shared_fraction(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def _word_similarity(one: Issue, other: Issue) -> float:
+    """Return the cosine of the words of two issues."""
     mine, theirs = (
         set(content_words(f"{issue.title} {issue.description[:400]}")) for issue in (one, other)
     )
@@ -305,6 +306,7 @@ def _triage_drafts(store: RetroStore) -> tuple[list[str], list[str]]:
 
 
 def _write_pages(store: RetroStore) -> Board:
+    """Write the output files that follow from the journal, and return the board."""
     board = store.load_board()
     pages = [board_page(board)]
     if board.resolutions:

@@ -298,6 +298,7 @@ class WorkTreeSnapshots:
         self._state.remember_index(self._index_left)
 
     def _state_of(self, commit: str) -> str:
+        """Return the note of the last state in a commit."""
         if self._last_state[0] != commit:
             state = self._read_commit(commit)[1].state
             self._last_state = (commit, state.dump() if state is not None else "")

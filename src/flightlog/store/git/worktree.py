@@ -246,6 +246,7 @@ def work_tree_status(
 
 
 def _run_both(git: LineGit, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+    """Run two git commands at once and return the output of each."""
     first, second = git.start_git(one), git.start_git(other)
     try:
         output = first.finish_command()

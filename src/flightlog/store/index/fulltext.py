@@ -212,6 +212,7 @@ def search_files(
 
 
 def _count_records(database: sqlite3.Connection, query: RecordQuery) -> int:
+    """Return the number of all records that match."""
     counts: Counter[str] = Counter()
     above = 0
     if query.match and not query.since_ms:

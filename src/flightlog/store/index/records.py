@@ -151,6 +151,7 @@ def _iter_transactions(pending: Sequence[PendingRead]) -> Iterator[list[PendingR
 def _iter_batches(
     reads: Iterable[PendingRead], batches: Iterator[RecordBatch]
 ) -> Iterator[tuple[PendingRead, RecordBatch]]:
+    """Yield each batch with its read, which starts where the batch does."""
     for read in reads:
         start = read.start
         for batch in batches:

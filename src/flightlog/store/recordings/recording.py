@@ -115,6 +115,7 @@ class SealedFile:
 
 
 def _read_table(file: int, size: int) -> list[SealedFrame]:
+    """Return the frames of the table; none if it does not match the file."""
     footer = os.pread(file, _FOOTER.size, max(0, size - _FOOTER.size))
     if len(footer) < _FOOTER.size:
         return []

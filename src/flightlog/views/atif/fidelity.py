@@ -207,6 +207,7 @@ def _count_texts(what: str, texts: Sequence[str], index: _TextIndex) -> Fidelity
 
 
 def _all_documents(values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the documents among `values`, and those embedded in them."""
     documents = [value for value in values if isinstance(value, dict)]
     for document in documents:
         documents.extend(inner for _, inner in iter_dicts(document, "subagent_trajectories"))

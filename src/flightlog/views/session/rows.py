@@ -213,6 +213,7 @@ class RowBuilder:
 
 
 def _contents_of(step: Step) -> int:
+    """Return the bits of what a step holds."""
     bits = 0
     for call in step.tool_calls:
         bits |= CONTENT_BITS[_CONTENT_NAMES[tool_kind(call.name)]]

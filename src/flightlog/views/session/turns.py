@@ -229,8 +229,10 @@ class _TurnBuilder:
             self._turns[-1] = (entry, self._turns[-1][1])
         elif event.kind in _TURN_STARTS:
             self._turns.append((entry, []))
-        elif event.kind is not PromptKind.COMMAND_OUTPUT or text_of(event.content).strip():
-            self._add_note(entry, _NOTES[event.kind], text_of(event.content))
+        elif (
+            text := text_of(event.content)
+        ).strip() or event.kind is not PromptKind.COMMAND_OUTPUT:
+            self._add_note(entry, _NOTES[event.kind], text)
         for block in event.context:
             self._add_note(entry, NoteKind.CLIENT, text_of((block,)))
 
@@ -363,8 +365,8 @@ def describe_note(
             return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), {size}"
         case ApiError():
             again = f", try {event.attempt}" if event.attempt else ""
-            status = f"status {event.status}" * bool(event.status)
-            reason = event.message or status or "no reason on record"
+            status = f"status {event.status}" if event.status else "no reason on record"
+            reason = event.message or status
             return NoteKind.API_FAILURE, f"{reason}{again}"
         case ClientNote():
             return (NoteKind.HOOK if event.kind == "hook" else NoteKind.REMARK), event.text

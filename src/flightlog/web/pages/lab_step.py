@@ -163,6 +163,7 @@ def _replay_context(request: web.Request) -> dict[str, Any]:
 
 
 def _session_segment(address: RunAddress) -> str:
+    """Return the session's part of a page address."""
     return f"{address.session}r{address.replicate}" if address.replicate else str(address.session)
 
 

@@ -84,6 +84,7 @@ def _search_values(context: WebContext, query: str) -> dict[str, Any]:
 
 
 def _trace_context(request: web.Request) -> dict[str, Any]:
+    """Return an item and everything linked to it."""
     context, address = request.app[CONTEXT], request.query.get("address", "")[:400].strip()
     if not address:
         return {"trace": None, "kinds": KINDS}

@@ -70,6 +70,7 @@ async def show_session(request: web.Request) -> web.StreamResponse:
 
 
 def _make_blocking(render: Callable[[WebContext, web.Request], web.Response]) -> Handler:
+    """Return a handler that runs `render` in a thread."""
 
     async def show(request: web.Request) -> web.StreamResponse:
         return await run_blocking(render, request.app[CONTEXT], request)
