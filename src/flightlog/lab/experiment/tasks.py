@@ -47,7 +47,46 @@ _OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
 _PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 # Settings of a run that carry what an arm says, under the run's own names.
 _RUN_SETTINGS = ("effort", "args", "mcp_config")
-_VERIFIER = Path(__file__).with_name("verifier.txt")  # replaced: CHECK, by what it checks
+# Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's. CHECK
+# becomes what is checked, as JSON.
+_VERIFIER = r"""
+import json, os, re, shutil, subprocess, sys, tempfile
+check = json.loads(CHECK)
+work = os.environ["HARNESS_WORK_DIR"]
+for target, source in check["files"].items():
+    path = os.path.join(work, target)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.isdir(source):
+        shutil.copytree(source, path, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, path)
+kept = {name: os.environ[name] for name in check["variables"] if name in os.environ}
+def fill(match):
+    return os.environ.get(match[1], "") if match[1] in check["variables"] else ""
+kept |= {name: re.sub(r"\$\{(\w+)\}", fill, value) for name, value in check["env"].items()}
+kept["HARNESS_WORK_DIR"] = work
+if check["command"]:
+    sys.exit(subprocess.run(["sh", "-c", check["command"]], cwd=work, env=kept).returncode)
+answer = tempfile.TemporaryFile("w+")
+if os.fork() == 0:  # code of the task may end its process, which is not a result
+    os.environ.clear()
+    os.environ.update(kept)
+    os.chdir(work)
+    path, name = check["function"].rsplit(":", 1)
+    space = {"__name__": "verifier", "__file__": path}
+    exec(compile(open(path, encoding="utf-8").read(), path, "exec"), space)
+    result = space[name](work)
+    result = result if isinstance(result, dict) else {"score": float(result)}
+    passed = bool(result.get("passed", result.get("score", 0) >= check["pass_score"]))
+    answer.write(json.dumps([passed, result]))
+    answer.flush(), sys.stdout.flush()
+    os._exit(0)
+os.wait()
+answer.seek(0)
+passed, result = json.loads(answer.read() or "[false, {}]")
+print("\n" + json.dumps(result))
+sys.exit(0 if passed else 1)
+"""
 
 
 def task_dir(experiment: Path, task: ExperimentTask) -> Path:
@@ -235,7 +274,7 @@ def _run_verifier(
         "variables": [*_PLAIN_VARIABLES, "HARNESS_SESSION", *config.variables],
         "env": task.env,
     }
-    code = _VERIFIER.read_text("utf-8").replace("CHECK", repr(json.dumps(check)))
+    code = _VERIFIER.replace("CHECK", repr(json.dumps(check)))
     return VerifierConfig(python=code, name=name, timeout_seconds=verifier.timeout_seconds)
 
 
