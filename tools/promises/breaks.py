@@ -232,8 +232,8 @@ BREAKS = (
     Break(
         "R9",
         "live/state_file/runtime_state.py",
-        "chunk = apply_values(chunk, new_values, comments)",
-        "chunk = new_item(chunk.key, new_values, 2, comments)",
+        "chunk = yaml_edit.apply_values(chunk, new_values, comments)",
+        "chunk = yaml_edit.new_item(chunk.key, new_values, 2, comments)",
         "tests/live/state_file/test_runtime_state.py::test_edits_stay_in_place_through_a_thousand_updates",
     ),
     Break(
@@ -383,10 +383,8 @@ BREAKS = (
     Break(
         "R15",
         "agents/capture/proxy.py",
-        "                if request.transport is not None:\n"
-        "                    request.transport.close()\n"
-        "                return response, ResponseOutcome.CUT\n",
-        "                break\n",
+        "        if not is_cut:\n            await response.write_eof()\n",
+        "        if is_cut in (False, True):\n            await response.write_eof()\n",
         "tests/agents/capture/test_proxy.py::test_r15_a_broken_answer_is_broken_for_the_client_too",
     ),
     Break(
