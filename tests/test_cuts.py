@@ -53,6 +53,7 @@ STAYS_HERE = {
     "loop/plan/importer.py import_plan": "the name of a task in a plan, beside its whole text",
     "loop/runner/work_tree.py _write_patch": "cuts at a line end, before the redactor",
     "loop/runner/work_tree.py commit_task_files": "the name of a shown task",
+    "agents/capture/proxy.py _pump_response": "bytes for the client, which gets the rest after them",
     "agents/capture/recorder.py _find_ending": "looks for the last event of a response",
     "agents/claude_code/rebuild.py rebuild_all": "cuts a list of records at a position",
     "agents/claude_code/request_log.py": "cuts lists of messages at a position",
