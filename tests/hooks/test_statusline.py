@@ -298,6 +298,34 @@ def test_a_new_session_has_no_label_or_limits_of_another_account(tmp_path):
     assert ran(bare, tmp_path) == "$1.23\n"
 
 
+def test_a_session_whose_account_changed_has_nothing_of_the_one_before(tmp_path):
+    folder = tmp_path / "config" / "session-health"
+    folder.mkdir(parents=True)
+    limits = {"fiveHour": {"usedPercent": 99, "resetsAt": 4e12}}
+    page = {
+        **PAGE,
+        "launch": {**PAGE["launch"], "account": "oauth-1b2c"},
+        "billing": {**PAGE["billing"], "limits": limits},
+        "statusline": {"template": "{profile}|{five}|{cost}|{today}|{alerts}"},
+    }
+    (folder / f"{SESSION}.json").write_text(json.dumps(page))
+    bare = {name: value for name, value in PAYLOAD.items() if name != "rate_limits"}
+
+    assert ran(bare, tmp_path, ANTHROPIC_API_KEY="sk-" + "test-" * 5 + "0002") == "$1.23\n"
+
+
+def test_an_idle_line_shows_the_limit_that_other_sessions_reached():
+    page = {**PAGE, "statusline": {"template": "{five}"}}
+    limit = {"usedPercent": 80, "resetsAt": (NOW_S + 3600) * 1000}
+    known = {**page, "billing": {**PAGE["billing"], "limits": {"fiveHour": limit}}}
+    over = {"five_hour": {"used_percentage": 97, "resets_at": NOW_S - 60}}
+
+    assert line(page=page).startswith("5h 29%")
+    assert line(page=known).startswith("5h 80%")
+    assert line({**PAYLOAD, "rate_limits": over}, known).startswith("5h 80%")
+    assert "5h" not in line({**PAYLOAD, "rate_limits": over}, page)
+
+
 def test_an_idle_line_has_no_burn_rate():
     for idle_s, is_shown in ((60, True), (180, False)):
         page = {**PAGE, "metadata": {"lastActivity": (NOW_S - idle_s) * 1000}}

@@ -157,6 +157,24 @@ def test_status_lists_running_sessions_of_all_directories(machine):
     assert report["archived_only_sessions"] == 0
 
 
+def test_limits_of_an_idle_session_do_not_replace_newer_ones(machine):
+    desk, reset_ms = machine.desks[0], NOW_MS + 60 * MINUTE_MS
+    idle, busy = session_id(1), session_id(2)
+    for name, ago, used, model in (
+        (idle, 9, 5, "Opus"),
+        (busy, 5, 75, "Opus"),
+        (idle, 1, 5, "Fable"),
+    ):
+        desk.responses(name, (NOW_MS - ago * MINUTE_MS, 1000, 10))
+        desk.tell(
+            name, NOW_MS - ago * MINUTE_MS, account="oauth-aaaa1111", cost={"total_cost_usd": 1.0},
+            model={"id": model}, rate_limits=limits(used, reset_ms),
+        )  # fmt: skip
+        rows = list_running(collect_here(machine.runtime(), secrets=False))
+
+    assert [row["limits"]["fiveHour"]["usedPercent"] for row in rows] == [75, 75]
+
+
 def test_label_reaches_the_account_in_every_directory(machine):
     for desk in (0, 1):
         machine.start(desk, desk, fake_key("0002"))
@@ -329,7 +347,7 @@ def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, mon
         monkeypatch.delenv(variable, raising=False)
     (tmp_path / ".claude.json").write_text(json.dumps(PERSONAL))
 
-    accounts = [payload_log._find_account(str(tmp_path / name)) for name in (".claude", ".work")]
+    accounts = [payload_log.find_account(str(tmp_path / name)) for name in (".claude", ".work")]
 
     assert accounts[0][1] == "ada@example.org"
     assert accounts[1] == ("", "")

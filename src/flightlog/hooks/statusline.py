@@ -9,7 +9,7 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
-from flightlog.hooks import recorder, statusline_segments, writer
+from flightlog.hooks import payload_log, recorder, statusline_segments, writer
 
 HARD_STOP_S = 1.0  # the agent redraws several times a second; a later line is of no use
 PAYLOAD_BYTES_MAX = 1 << 20  # a payload has some kilobytes
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> None:
     has_color = not os.environ.get("NO_COLOR")
     style = statusline_segments.StatusStyle(_terminal_width(arguments), has_color, now_s)
     config_dir = writer.find_config_dir(payload.get("transcript_path"))
-    page = _read_live_state(payload, os.path.join(config_dir, "session-health"))
+    page = _read_live_state(payload, config_dir)
     line = statusline_segments.render_line(payload, page, style) or "flightlog"
     os.write(1, line.encode("utf-8", "replace") + b"\n")
     printed.append(True)
@@ -43,13 +43,9 @@ def _log_payload(
     payload: dict[str, object], page: dict[str, object], config_dir: str, at_ms: int
 ) -> None:
     """Log the payload if it is new; settle the session if the live state does not show it yet."""
-    from flightlog.hooks import payload_log  # noqa: PLC0415 - the line is printed first
-
     home = writer.find_data_dir(os.environ)
     account = payload_log.append_payload(home, payload, config_dir, at_ms)
-    launch = page.get("launch")
-    if account is not None and (not isinstance(launch, dict) or launch.get("account") != account):
-        # The live state does not show this session yet, or shows the account that paid before.
+    if account is not None and "launch" not in page:
         from flightlog.hooks import settle_gate  # noqa: PLC0415 - once per session and account
 
         session = str(payload["session_id"])
@@ -64,28 +60,23 @@ def _read_payload() -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _read_live_state(payload: dict[str, object], folder: str) -> dict[str, object]:
+def _read_live_state(payload: dict[str, object], config_dir: str) -> dict[str, object]:
     """Return the live state of this session; of a new one only the settings of all sessions.
 
-    Who pays for a new session is not known yet, so no account's label or limits are shown.
+    Who pays for a new session, or for one that another account paid before, is not known yet, so
+    no account's label or limits are shown.
     """
-    session = payload.get("session_id")
+    session, folder = payload.get("session_id"), os.path.join(config_dir, "session-health")
+    account = payload_log.find_account(config_dir)[0]
     names = [f"{session}.json"] if recorder.is_safe(session) else []
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     for name in [*names, SHARED]:
-        try:
-            file = os.open(os.path.join(folder, name), flags)
-        except OSError:
-            continue
-        try:
-            value = recorder._decode_json(os.read(file, PAGE_BYTES_MAX))  # noqa: SLF001
-        except OSError:  # a directory in its place
-            continue
-        finally:
-            os.close(file)
+        data = writer.read_file(os.path.join(folder, name), PAGE_BYTES_MAX, os.O_NOFOLLOW)
+        value = recorder._decode_json(data)  # noqa: SLF001
         if isinstance(value, dict):
-            settings = {key: value[key] for key in ("thresholds", "statusline") if key in value}
-            return settings if name == SHARED else value
+            launch = value.get("launch") if name != SHARED else None
+            if isinstance(launch, dict) and launch.get("account", "") == account:
+                return value
+            return {key: value[key] for key in ("thresholds", "statusline") if key in value}
     return {}
 
 

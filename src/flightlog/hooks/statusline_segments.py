@@ -6,6 +6,8 @@ Foreign text (labels, model and branch names) is made inert. Runs as a script, l
 import os
 import time
 
+from flightlog.hooks import writer
+
 TEMPLATE = (
     "{profile} | {model} | {context} | {cost} | {burn} | {five} | {week} | {models} | {spend} | "
     "{cache} | {worktree} | {git} | {pr} | {alerts}"
@@ -184,20 +186,27 @@ def _forecast_segment(_: JsonObject, page: JsonObject, style: StatusStyle) -> St
 def _limit_segment(
     name: str, clock: str, keys: tuple[str, str], inputs: tuple[JsonObject, JsonObject, StatusStyle]
 ) -> StatusSegment | None:
-    """Return a rate limit with its reset: the payload's, else the profile's last one."""
+    """Return a rate limit with its reset: the payload's or the account's, whichever is fuller.
+
+    An idle client repeats those of its last response, when other sessions may have used more.
+    """
     payload, page, style = inputs
     own = _value_at(payload, "rate_limits", keys[0])
-    percent = _percent_at(own, "used_percentage")
-    if percent is not None:
-        reset_s = _number(_value_at(own, "resets_at"))
-    else:
-        other = _value_at(page, "billing", "limits", keys[1])
-        percent = _percent_at(other, "usedPercent")
-        reset_s = _number(_value_at(other, "resetsAt")) / 1000
-        if percent is None or reset_s <= style.now_s:
-            return None
+    other = _value_at(page, "billing", "limits", keys[1])
+    running = []
+    for limit, percent_key, reset_key, unit_s in (
+        (own, "used_percentage", "resets_at", 1),
+        (other, "usedPercent", "resetsAt", 1000),
+    ):
+        percent = _percent_at(limit, percent_key)
+        reset_s = _number(_value_at(limit, reset_key)) / unit_s
+        if percent is not None and (not reset_s or reset_s > style.now_s):
+            running.append((percent, reset_s))
+    if not running:
+        return None
+    percent, reset_s = max(running)
     at = time.strftime(clock, time.localtime(reset_s))
-    until = f" until {at}" if reset_s > style.now_s else ""
+    until = f" until {at}" if reset_s else ""
     short = f"{name} {percent:.0f}%"
     return StatusSegment(short + until, short, _percent_color(percent))
 
@@ -289,26 +298,17 @@ def _read_branch(folder: str) -> str:
     for _ in range(folder.count("/") + 1):
         git_dir = os.path.join(folder, ".git")
         if os.path.exists(git_dir):
-            head = _read_file(os.path.join(git_dir, "HEAD"))
-            if not head and (link := _read_file(git_dir)).startswith("gitdir:"):
-                head = _read_file(os.path.join(folder, link[7:].strip(), "HEAD"))
+            head = _read_text(os.path.join(git_dir, "HEAD"))
+            if not head and (link := _read_text(git_dir)).startswith("gitdir:"):
+                head = _read_text(os.path.join(folder, link[7:].strip(), "HEAD"))
             _, is_branch, branch = head.rpartition("refs/heads/")
             return branch.strip() if is_branch else head.strip()[:8]
         folder = os.path.dirname(folder)
     return ""
 
 
-def _read_file(path: str) -> str:
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(file, 4096).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(file)
+def _read_text(path: str) -> str:
+    return writer.read_file(path, 4096).decode("utf-8", "replace")
 
 
 def _alerts_segment(_: JsonObject, page: JsonObject, __: StatusStyle) -> StatusSegment | None:

@@ -95,16 +95,23 @@ class ObserverState(Struct):
     payments: dict[str, list[Payment]] = {}
     """What each account paid here, for the ledgers of the other directories."""
 
-    def record_limits(self, name: str, status: hooks.ClientStatus) -> None:
-        """Keep the limits that a payload reports for the profile `name`."""
-        limits, at_ms = status.payload.rate_limits, status.at_ms
-        if limits is None:
+    def record_limits(
+        self, name: str, status: hooks.ClientStatus, before: hooks.ClientStatus | None
+    ) -> None:
+        """Keep the limits that a payload reports for the profile `name`.
+
+        A payload without a new response repeats those of the one `before`: other sessions may have
+        used more since then.
+        """
+        limits, at_ms, old = status.payload.rate_limits, status.at_ms, before and before.payload
+        if limits is None or (old and (old.rate_limits, old.cost) == (limits, status.payload.cost)):
             return
         stored = self.limits.setdefault(name, VendorLimits())
         for field in VendorLimits.__struct_fields__:
             window, last = _vendor_window(getattr(limits, field), at_ms), getattr(stored, field)
             # A window counts until its reset, although other payloads leave it out.
-            setattr(stored, field, window or (last if last and last.resets_at else None))
+            if last is None or (last.as_of or 0) <= at_ms:
+                setattr(stored, field, window or (last if last and last.resets_at else None))
         block = limits.five_hour
         if block is not None and block.used_percentage is not None:
             samples = self.samples.setdefault(name, [])

@@ -238,7 +238,7 @@ class ProfileLedger:
                 self._record_event(ProfileBilled(session, match.profile, since, match.method))
             self._name_profile(profile, status.launch)
             profile.metadata.last_used = max(profile.metadata.last_used or 0, status.at_ms)
-            self.observer.record_limits(profile.profile_id, status)
+            self.observer.record_limits(profile.profile_id, status, before)
             before = status
         if not statuses and session not in self.history.segments and project:
             match = self._match_by_path(project)

@@ -104,7 +104,7 @@ def _comparable_fields(payload: dict[str, object]) -> list[object]:
 
 
 def _launch_facts(config_dir: str) -> dict[str, object]:
-    account, account_name = _find_account(config_dir)
+    account, account_name = find_account(config_dir)
     facts: dict[str, object] = {"config_dir": config_dir, "account": account, "name": account_name}
     for name, variables in _NAMED.items():
         values = (os.environ.get(variable) for variable in variables)
@@ -117,7 +117,7 @@ def _launch_facts(config_dir: str) -> dict[str, object]:
     return facts
 
 
-def _find_account(config_dir: str) -> tuple[str, str]:
+def find_account(config_dir: str) -> tuple[str, str]:
     """Return a one-way fingerprint of the paying account, and its name; empty if unknown.
 
     A key is named by its last four characters, as the vendor's console shows it.
@@ -132,15 +132,7 @@ def _find_account(config_dir: str) -> tuple[str, str]:
     # Beside `~/.claude` the client's own file is in the directory above; nowhere else.
     above = [os.path.dirname(config_dir)] if os.path.basename(config_dir) == ".claude" else []
     for folder in (config_dir, *above):
-        try:
-            path = os.path.join(folder, ".claude.json")
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            data = os.read(file, ACCOUNTS_BYTES_MAX)
-        finally:
-            os.close(file)
+        data = writer.read_file(os.path.join(folder, ".claude.json"), ACCOUNTS_BYTES_MAX)
         account = _find_string(data, b'"accountUuid"')
         if account:
             organization = _find_string(data, b'"organizationUuid"')
@@ -164,14 +156,8 @@ def _fingerprint_secret(secret: str) -> str:
 
 def _process_start_ticks(pid: str) -> int:
     """Return when a process started, which tells it from a later process with the same pid."""
-    try:
-        file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        return int(os.read(file, 4096).rpartition(b")")[2].split()[19])
-    finally:
-        os.close(file)
+    fields = writer.read_file(f"/proc/{pid}/stat", 4096).rpartition(b")")[2].split()
+    return int(fields[19]) if fields else 0
 
 
 def _mark_session(folder: str, session: str, config_dir: str) -> None:

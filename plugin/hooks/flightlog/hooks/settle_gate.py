@@ -16,6 +16,8 @@ import select
 import sys
 import time
 
+from flightlog.hooks import writer
+
 DEBOUNCE_S = 0.15  # the last events of a turn arrive together
 PROMPT_S = 0.3  # the agent writes a prompt to its transcript a moment after the event
 LIMIT_S = 120.0
@@ -64,10 +66,10 @@ def run_settle_once(
         # The holder may have looked for the file just before we created it.
         if not _try_lock(lock, wait_s):
             return
-    reader, writer = os.pipe()
+    reader, sender = os.pipe()
     if os.fork() == 0:
-        _settle_and_exit(again, program, (lock, writer), 0 if wait_s else debounce_s)
-    os.close(writer)
+        _settle_and_exit(again, program, (lock, sender), 0 if wait_s else debounce_s)
+    os.close(sender)
     os.close(lock)
     if wait_s:
         select.select([reader], [], [], wait_s)
@@ -139,15 +141,8 @@ def _try_lock(lock: int, wait_s: float = 0) -> bool:
 
 def find_tracked_root(home: str, folder: str) -> str:
     """Return the tracked directory that contains `folder`; empty if there is none."""
-    try:
-        file = os.open(os.path.join(home, LIST), os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        roots = os.read(file, 1 << 16).decode("utf-8", "surrogateescape").split("\n")
-    finally:
-        os.close(file)
-    known = (root for root in roots if root)
+    listed = writer.read_file(os.path.join(home, LIST), writer.DIRECTORIES_BYTES_MAX)
+    known = filter(None, listed.decode("utf-8", "surrogateescape").split("\n"))
     matching = [root for root in known if folder == root or folder.startswith(root + "/")]
     return max(matching, key=len, default="")
 

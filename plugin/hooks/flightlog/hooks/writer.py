@@ -57,15 +57,23 @@ def find_config_dir(transcript: object) -> str:
 def note_directory(home: str, directory: str, name: str = DIRECTORIES) -> None:
     """Add a directory to a list: of configuration directories, unless `name` is another."""
     path, line = os.path.join(home, name), os.fsencode(directory)
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        known = b""
-    else:
-        known = os.read(file, DIRECTORIES_BYTES_MAX)
-        os.close(file)
+    known = read_file(path, DIRECTORIES_BYTES_MAX, os.O_NOFOLLOW)
     if line not in known.split(b"\n") and b"\n" not in line and len(known) < DIRECTORIES_BYTES_MAX:
         append_line(path, line, durable=False)
+
+
+def read_file(path: str, limit: int, flags: int = 0) -> bytes:
+    """Return up to `limit` bytes of a file, without waiting for any; empty if it is unreadable."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, limit)
+    except OSError:  # a directory in its place
+        return b""
+    finally:
+        os.close(file)
 
 
 def append_line(
