@@ -52,11 +52,9 @@ def append_to_tracked_jsonl(
         raise Invalid(
             f"a record for {name} needs an id", hint="ids come from the recording, never from text"
         )
-    return (
-        None
-        if report_if_off(runtime)
-        else _append_row(runtime, locate_dataset(runtime, repository), row)
-    )
+    if report_if_off(runtime):
+        return None
+    return _append_row(runtime, locate_dataset(runtime, repository), row)
 
 
 def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:

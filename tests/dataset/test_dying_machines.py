@@ -94,6 +94,8 @@ def capture_sessions(root: Path, origin: Path, count: int, **env: str) -> list[t
         bench = new_machine(root / f"machine-{number}", origin)
         with vanishing(bench, SCENARIO, **env) as running:
             assert running.wait(60) == 0
+        tracked = bench.project / ".git-ml" / "tracked"
+        assert {path.stem for path in tracked.glob("*.jsonl")} == FIVE
         chats = tuple((row["input"], row["output"]) for row in rows(bench, "chat"))
         actions = [row for row in rows(bench, "action") if row.get("success")]
         captured.append((chats, len(actions), len(rows(bench, "session"))))
@@ -101,6 +103,7 @@ def capture_sessions(root: Path, origin: Path, count: int, **env: str) -> list[t
     return captured
 
 
+FIVE = {"commits", "sessions", "chats", "orchestration", "actions"}
 WHOLE = ((("Say one.", "Done at last."),), 1, 1)
 
 

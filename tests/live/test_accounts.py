@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import time
+from datetime import UTC
 
 import pytest
 from msgspec.structs import replace
 
 from flightlog.hooks import payload_log, writer
 from flightlog.live.billing import merge_accounts
+from flightlog.live.dashboard import build_dashboard
+from flightlog.live.dashboard_text import TextStyle, dashboard_lines
 from flightlog.live.service import (
     collect_here,
     find_known_config_dirs,
@@ -19,6 +22,7 @@ from flightlog.live.service import (
     record_profile_switch,
 )
 from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.usage import DAY_MS
 from support.hooking import run_hook
 from support.live_files import MINUTE_MS, NOW_MS, Desk, limits, session_id
 
@@ -173,6 +177,21 @@ def test_limits_of_an_idle_session_do_not_replace_newer_ones(machine):
         rows = list_running(collect_here(machine.runtime(), secrets=False))
 
     assert [row["limits"]["fiveHour"]["usedPercent"] for row in rows] == [75, 75]
+
+
+def test_old_billing_alone_is_migrated_and_shown_with_its_day(machine):
+    desk = machine.desks[0]
+    desk.folder.mkdir()
+    old = {"costToday": 17.03, "burnRatePerHour": 13.23, "lastFetched": NOW_MS - 9 * DAY_MS}
+    (desk.folder / "billing-shared.json").write_text(json.dumps(old))
+
+    states = collect_here(machine.runtime(), secrets=False)
+
+    (profile,) = states[0].state.auth_profiles
+    assert (profile.billing.cost_today, profile.billing.burn_rate_per_hour) == (17.03, 13.23)
+    head, account, *_ = dashboard_lines(build_dashboard(states, (), NOW_MS), TextStyle(200, UTC))
+    assert "today $0.00  $0.00/h" in head.text
+    assert account.text.startswith("Primary Account  2026-11-06 $17.03")
 
 
 def test_label_reaches_the_account_in_every_directory(machine):
@@ -340,6 +359,25 @@ def test_a_session_without_account_leaves_a_default_that_learns_one(machine):
         assert unknown["profile"] == "Primary Account (config)"
         assert unknown["profile_id"].startswith("default-")
     assert [row["profile_id"] for row in before] == ["default"]
+
+
+def test_a_key_that_the_person_declined_does_not_pay(tmp_path, monkeypatch):
+    for variable in KEYS:
+        monkeypatch.delenv(variable, raising=False)
+    key = fake_key("0005")
+    answers = {"customApiKeyResponses": {"approved": [], "rejected": [key[-20:]]}}
+    (tmp_path / ".claude.json").write_text(json.dumps(PERSONAL | answers))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    monkeypatch.setenv("CLAUDE_CODE_USE_BEDROCK", "0")
+    names = {}
+    for entry in ("cli", "sdk-cli"):  # `claude -p` does not ask
+        monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", entry)
+        names[entry] = payload_log.find_account(str(tmp_path / ".claude"))[1]
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", fake_key("0006"))
+
+    assert names == {"cli": "ada@example.org", "sdk-cli": "API key …0005"}
+    assert payload_log.find_account(str(tmp_path / ".claude"))[1] == "API key …0006"
 
 
 def test_a_login_beside_another_directory_is_not_taken_for_its_own(tmp_path, monkeypatch):

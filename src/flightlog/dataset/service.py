@@ -18,7 +18,7 @@ from flightlog.dataset.extract.consent import permitted_rows, values_of
 from flightlog.dataset.extract.extract import ExtractContext, ExtractOptions, capture_session
 from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
 from flightlog.dataset.reader import GONE, check_judgment, read_dataset, shard_files
-from flightlog.dataset.rows import NAMES, Row, format_row_time
+from flightlog.dataset.rows import BASES, NAMES, Row, format_row_time
 from flightlog.dataset.state import find_collecting_root, is_off, row_sources, writer_name
 from flightlog.dataset.tombstones import make_tombstone
 from flightlog.model.errors import FlightlogError, Misconfigured, NotFound
@@ -50,6 +50,8 @@ def extract_session_rows(
     dirs = DatasetDirs(Repository(top, find_common_dir(top), is_trusted(runtime, top)))
     writer_name(dirs.state_dir, os.urandom(4).hex())
     context = make_extract_context(runtime, dirs, archive, allowed)
+    if not (dirs.tracked_dir / BASES["session"]).exists():
+        sync.prepare_if_possible(context, _default_branch(runtime, dirs))
     rows = capture_session(context, recording, is_ended=is_ended).rows + sync.sync_commits(context)
     if "push" in allowed:
         push_if_enabled(runtime, dirs)
@@ -94,6 +96,10 @@ def locate_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
 def load_project_settings(runtime: Runtime, dirs: DatasetDirs) -> Mapping[str, ConfigValue]:
     """Return the settings of a repository; some of them take effect only with trust."""
     return runtime.read_config(str(dirs.repository.top))
+
+
+def _default_branch(runtime: Runtime, dirs: DatasetDirs) -> str:
+    return str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
 
 
 def load_options(runtime: Runtime, dirs: DatasetDirs) -> ExtractOptions:
@@ -142,8 +148,8 @@ def sync_repository(
     if allowed == PERSON and not dirs.tracked_dir.is_dir():
         open_trust(runtime).allow_rows(dirs.repository.top)
     context = make_extract_context(runtime, dirs, None, allowed)
-    default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
-    return sync.sync_dataset(context, sync.iter_own_sessions(context.archive, dirs), default)
+    own = sync.iter_own_sessions(context.archive, dirs)
+    return sync.sync_dataset(context, own, _default_branch(runtime, dirs))
 
 
 def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
@@ -174,7 +180,7 @@ class CompactMode(Enum):
 
 def compact_repository(runtime: Runtime, dirs: DatasetDirs, mode: CompactMode) -> Compaction:
     """Compact the dataset as the current branch requires."""
-    default = str(load_project_settings(runtime, dirs)["dataset.default_branch"].value)
+    default = _default_branch(runtime, dirs)
     was_enabled = gc.isenabled()
     gc.disable()  # rows are many and form no cycles; collection takes a tenth of the time
     try:

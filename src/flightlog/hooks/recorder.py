@@ -33,7 +33,7 @@ CAPTURE = frozenset({"UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
 TWICE_MS = 10_000  # two hooks of one event start together; loading flightlog takes a second
 _BY = b'"by":"'
 _ORIGINS = {"--project": "project", "--plugin": "plugin"}  # by argument
-_OFF = frozenset({"0", "false", "no", "off"})  # as in `dataset.state`
+OFF = frozenset({"0", "false", "no", "off"})  # as in `dataset.state`
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CHUNK_BYTES = 1 << 20  # bytes per read of stdin
@@ -194,7 +194,7 @@ def _note_once(path: str, project: str) -> None:
 
 def collects_rows(folder: str) -> bool:
     """Return whether the repository of `folder` collects rows, as `dataset.state` does."""
-    if os.environ.get("ML_COLLECTION_ENABLED", "").strip().lower() in _OFF:
+    if os.environ.get("ML_COLLECTION_ENABLED", "").strip().lower() in OFF:
         return False
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):

@@ -61,10 +61,10 @@ def run_settle_once(
     again = os.path.join(directory, "settle.again")
     path = os.path.join(directory, "settle.lock")
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    if not _try_lock(lock):
+    if not writer.try_lock(lock, 0):
         os.close(os.open(again, os.O_WRONLY | os.O_CREAT, 0o600))
         # The holder may have looked for the file just before we created it.
-        if not _try_lock(lock, wait_s):
+        if not writer.try_lock(lock, wait_s):
             return
     reader, sender = os.pipe()
     if os.fork() == 0:
@@ -95,7 +95,7 @@ def _run_until_done(again: str, program: list[str], lock: int, debounce_s: float
         _run_with_limit(program)
         if not os.path.exists(again):
             fcntl.flock(lock, fcntl.LOCK_UN)
-            if not os.path.exists(again) or not _try_lock(lock):
+            if not os.path.exists(again) or not writer.try_lock(lock, 0):
                 return
 
 
@@ -126,24 +126,11 @@ def _detach_from_agent(keep: tuple[int, int]) -> None:
     os.set_inheritable(keep[0], True)
 
 
-def _try_lock(lock: int, wait_s: float = 0) -> bool:
-    end = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.01)
-        else:
-            return True
-
-
 def find_tracked_root(home: str, folder: str) -> str:
     """Return the tracked directory that contains `folder`; empty if there is none."""
     listed = writer.read_file(os.path.join(home, LIST), writer.DIRECTORIES_BYTES_MAX)
-    known = filter(None, listed.decode("utf-8", "surrogateescape").split("\n"))
-    matching = [root for root in known if folder == root or folder.startswith(root + "/")]
+    roots = listed.decode("utf-8", "surrogateescape").split("\n")
+    matching = [root for root in roots if root and f"{folder}/".startswith(f"{root}/")]
     return max(matching, key=len, default="")
 
 

@@ -86,7 +86,7 @@ def append_line(
     for _ in range(_TRIES_MAX):
         file = os.open(path, _FLAGS, 0o600)
         try:
-            if not _try_lock(file):
+            if not try_lock(file):
                 break
             if _is_at(file, path):
                 if is_known is not None and is_known(file):
@@ -158,14 +158,14 @@ def _append_to_file(file: int, directory: str, line: bytes, *, durable: bool) ->
         raise
 
 
-def _try_lock(file: int) -> bool:
+def try_lock(file: int, wait_s: float = LOCK_WAIT_S) -> bool:
     """Lock `file`; return False if locks do not work or another process holds it too long."""
-    end = time.monotonic() + LOCK_WAIT_S
+    end = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() > end:
+            if time.monotonic() >= end:
                 return False
             time.sleep(0.002)
         except OSError as error:
@@ -180,7 +180,7 @@ def add_lost(path: str, more: int) -> None:
     """Add `more` to the number in `path`, in place, which works on a full disk too."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _try_lock(file)
+        try_lock(file)
         counted = os.pread(file, 20, 0)
         if more or not counted:
             os.pwrite(file, b"%020d\n" % (more + int(counted or 0)), 0)

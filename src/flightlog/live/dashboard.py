@@ -16,6 +16,7 @@ from flightlog.live.layout import format_age
 from flightlog.live.observe import RecentSession
 from flightlog.live.state import (
     AuthProfile,
+    Billing,
     RuntimeSession,
     SessionActivity,
     SessionCost,
@@ -80,12 +81,17 @@ class Dashboard(Struct, frozen=True):
     @property
     def today_usd(self) -> float:
         """The cost of today, over all accounts."""
-        return sum(account.profile.billing.cost_today for account in self.accounts)
+        return sum(bill.cost_today for bill in self._current_bills)
 
     @property
     def burn_usd(self) -> float:
         """The cost per hour now, over all accounts."""
-        return sum(account.profile.billing.burn_rate_per_hour for account in self.accounts)
+        return sum(bill.burn_rate_per_hour for bill in self._current_bills)
+
+    @property
+    def _current_bills(self) -> list[Billing]:
+        bills = [account.profile.billing for account in self.accounts]
+        return [bill for bill in bills if bill.is_current]
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -147,7 +147,8 @@ def _account_lines(account: AccountRow, now_ms: int, style: TextStyle) -> list[D
     bill = account.profile.billing
     label = one_line(account.profile.label, 24)
     week = "-" if bill.week_cost_usd is None else f"${bill.week_cost_usd:,.2f}"
-    costs = f"today ${bill.cost_today:,.2f}  week {week}"
+    day = _format_clock(bill.last_fetched, "%Y-%m-%d", style.zone)
+    costs = f"{'today' if bill.is_current else day} ${bill.cost_today:,.2f}  week {week}"
     if (bill.block_end or 0) > now_ms:
         costs += f"  block ${bill.block_cost_usd or 0:,.2f}  ${bill.burn_rate_per_hour:,.2f}/h"
         if not account.bars:

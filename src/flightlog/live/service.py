@@ -11,7 +11,7 @@ from flightlog.agents import SAMPLES
 from flightlog.agents.claude_code.files import find_config_dirs, has_sessions, normalize_path
 from flightlog.archive.archive import Archive, open_archive
 from flightlog.hooks.statusline_segments import TEMPLATE, StatusStyle, render_line, render_widths
-from flightlog.hooks.writer import DIRECTORIES, DIRECTORIES_BYTES_MAX
+from flightlog.hooks.writer import DIRECTORIES, DIRECTORIES_BYTES_MAX, read_file
 from flightlog.live.billing import merge_accounts, rank_profiles, switch_advice
 from flightlog.live.cleanup import archive_removed, clean_up
 from flightlog.live.collector import (
@@ -55,11 +55,7 @@ def find_known_config_dirs(runtime: Runtime) -> list[str]:
 
 def list_noted_dirs(runtime: Runtime, name: str) -> list[str]:
     """Return the directories of a list that hooks or `init` wrote; some may be gone."""
-    try:
-        with (Path(runtime.data_dir) / name).open("rb") as file:
-            lines = file.read(DIRECTORIES_BYTES_MAX).splitlines()
-    except OSError:
-        return []
+    lines = read_file(f"{runtime.data_dir}/{name}", DIRECTORIES_BYTES_MAX).splitlines()
     return [normalize_path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
 
 
@@ -171,7 +167,7 @@ def _used_directories(runtime: Runtime) -> list[LiveDirectory]:
         live
         for live in list_live_runtimes(runtime)
         if live.config_dir != SAMPLES
-        and (has_sessions(live.config_dir) or str(live.config_dir) in shown)
+        and (has_sessions(live.config_dir) or str(live.config_dir) in shown or live.folder.is_dir())
         and os.access(live.config_dir, os.W_OK)
     ]
 

@@ -80,6 +80,11 @@ class Billing(Struct, rename="camel"):
     limits: VendorLimits | None = None
     forecast: Forecast | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the costs are those of now; an older program may have counted them long ago."""
+        return self.is_fresh or self.cost_source != MIGRATED
+
 
 class ProfileMetadata(Struct, rename="camel"):
     """How a profile was detected, and when it was used."""

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from flightlog.live import state
 from flightlog.live.state import AuthProfile, RuntimeSession, SessionMetadata
-from flightlog.live.state_file import runtime_state
 from flightlog.live.state_file.runtime_state import (
     cleanup_old_sessions,
     load_state,
@@ -310,7 +309,9 @@ def _count(folder, name, times):
             mine.context.tokens_used += 1
             shared = sessions.get("shared") or RuntimeSession("shared")
             shared.context.tokens_used += 1
-            return runtime_state.with_sessions(state, [mine, shared])
+            known = {session.session_id: session for session in [*state.sessions, mine, shared]}
+            state.sessions = list(known.values())
+            return state
 
         update_state(Path(folder), 1, one_more, durable=False)
 

@@ -123,16 +123,18 @@ def find_account(config_dir: str) -> tuple[str, str]:
     A key is named by its last four characters, as the vendor's console shows it.
     """
     for variable, name in _CLOUDS.items():
-        if os.environ.get(variable):
+        if (os.environ.get(variable) or "0").lower() not in recorder.OFF:
             return name, name.title()
-    for variable, name in _KEYS.items():
-        if secret := os.environ.get(variable, ""):
-            shown = f" …{secret[-4:]}" if len(secret) >= KEY_CHARS_LEAST else ""
-            return "key-" + _fingerprint_secret(secret), name + shown
     # Beside `~/.claude` the client's own file is in the directory above; nowhere else.
     above = [os.path.dirname(config_dir)] if os.path.basename(config_dir) == ".claude" else []
-    for folder in (config_dir, *above):
-        data = writer.read_file(os.path.join(folder, ".claude.json"), ACCOUNTS_BYTES_MAX)
+    paths = [os.path.join(folder, ".claude.json") for folder in (config_dir, *above)]
+    states = [writer.read_file(path, ACCOUNTS_BYTES_MAX) for path in paths]
+    for variable, name in _KEYS.items():
+        secret = os.environ.get(variable, "")
+        if secret and not (name == "API key" and _is_declined(secret, states)):
+            shown = f" …{secret[-4:]}" if len(secret) >= KEY_CHARS_LEAST else ""
+            return "key-" + _fingerprint_secret(secret), name + shown
+    for data in states:
         account = _find_string(data, b'"accountUuid"')
         if account:
             organization = _find_string(data, b'"organizationUuid"')
@@ -140,6 +142,15 @@ def find_account(config_dir: str) -> tuple[str, str]:
             shown = _find_string(data, b'"emailAddress"') or (plan and f"{plan.title()} plan")
             return "oauth-" + _fingerprint_secret(f"{account}/{organization}"), shown
     return "", ""
+
+
+def _is_declined(key: str, states: list[bytes]) -> bool:
+    """Return whether the person declined the key in the dialog of the client in a terminal."""
+    if os.environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli":  # another one does not ask
+        return False
+    answers = [data.partition(b'"customApiKeyResponses"')[2] for data in states]
+    declined = [data.partition(b'"rejected"')[2].partition(b"]")[0] for data in answers]
+    return any(f'"{key[-20:]}"'.encode("utf-8", "replace") in keys for keys in declined)
 
 
 def _find_string(data: bytes, key: bytes) -> str:

@@ -177,8 +177,7 @@ def sync_dataset(
     context: ExtractContext, recordings: Iterable[SessionFiles], default: str = ""
 ) -> SyncReport:
     """Write every row of the repository that its files lack."""
-    is_wanted = may_prepare(context.dirs, default)
-    prepared = layout.prepare_dataset(context.dirs, context.redactor) if is_wanted else []
+    prepared = prepare_if_possible(context, default)
     dataset = read_dataset(context.dirs.tracked_dir)
     sessions = list(recordings)
     # Search all sessions first: a secret recognized in one is then removed from the rows of all.
@@ -261,6 +260,12 @@ def is_inside(cwd: str, top: Path) -> bool:
         return False
     between = [folder, *folder.parents][: len(folder.parts) - len(top.parts)]
     return not any((directory / ".git").exists() for directory in between)
+
+
+def prepare_if_possible(context: ExtractContext, default: str) -> list[Path]:
+    """Create the missing files with fixed names, if this branch may have them; return them."""
+    is_wanted = may_prepare(context.dirs, default)
+    return layout.prepare_dataset(context.dirs, context.redactor) if is_wanted else []
 
 
 def may_prepare(dirs: layout.DatasetDirs, default: str = "") -> bool:

@@ -147,18 +147,23 @@ def migrate_billing(folder: Path, now_ms: int, billing: dict[str, Any] | None) -
 
 def upsert_auth_profile(folder: Path, profile: AuthProfile, now_ms: int) -> RuntimeState:
     """Insert a profile, or replace the one with its id."""
-
-    def change(state: RuntimeState) -> RuntimeState:
-        profiles = {other.profile_id: other for other in state.auth_profiles}
-        state.auth_profiles = list({**profiles, profile.profile_id: profile}.values())
-        return state
-
-    return update_state(folder, now_ms, change).state
+    return _upsert_item(folder, "auth_profiles", profile, now_ms)
 
 
 def upsert_session(folder: Path, session: RuntimeSession, now_ms: int) -> RuntimeState:
     """Insert a session, or replace the one with its id."""
-    return update_state(folder, now_ms, lambda state: with_sessions(state, [session])).state
+    return _upsert_item(folder, "sessions", session, now_ms)
+
+
+def _upsert_item(
+    folder: Path, attribute: str, item: AuthProfile | RuntimeSession, now_ms: int
+) -> RuntimeState:
+    def change(state: RuntimeState) -> RuntimeState:
+        items = {_item_id(other): other for other in getattr(state, attribute)}
+        setattr(state, attribute, list({**items, _item_id(item): item}.values()))
+        return state
+
+    return update_state(folder, now_ms, change).state
 
 
 def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> StateFileUpdate:
@@ -169,13 +174,6 @@ def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> St
         return state
 
     return update_state(folder, now_ms, recent)
-
-
-def with_sessions(state: RuntimeState, sessions: list[RuntimeSession]) -> RuntimeState:
-    """Insert these sessions, or replace those with the same ids; return the state."""
-    by_id = {session.session_id: session for session in [*state.sessions, *sessions]}
-    state.sessions = list(by_id.values())
-    return state
 
 
 def is_old(session: RuntimeSession, now_ms: int, days: int) -> bool:
