@@ -40,7 +40,11 @@ def test_quotes_inside_are_not_syntax():
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "-x", "cost:x", "x tool:", "x cost:", 'since:"" x', "x -project:shop"]
+    "typed",
+    [
+        *("", "-x", "cost:x", "x tool:", "x cost:", 'since:"" x', "x -project:shop"),
+        *("since:1 since:2", "project:a x project:b", "agent:codex agent:codex", "cost:>1 cost:2"),
+    ],
 )
 def test_malformed_query_is_refused(typed):
     with pytest.raises(Invalid):
@@ -55,6 +59,9 @@ def test_malformed_query_is_refused(typed):
         ("x cost:>1", 1.5, True),
         ("x cost:<1", 1.5, False),
         ("x cost:<1", 0, True),
+        ("x cost:>1 cost:<2", 1.5, True),
+        ("x cost:>1 cost:<2", 0.5, False),
+        ("x cost:<=2 cost:>=1", 2.5, False),
     ],
 )
 def test_cost_filter_narrows_the_results(typed, usd, wanted):

@@ -35,7 +35,7 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
     query = parse_query("parser", int)
     every = finder.search_records(query, 100).results
 
-    once = finder.search_once_per_session(query, 4).results
+    once = finder.search_indexed(query, 4, once=True).results
 
     first = {result.hit.session: result for result in reversed(every)}
     assert len(every) == 24
@@ -66,7 +66,7 @@ def test_the_total_counts_what_the_limit_leaves_out(tmp_path, typed, records, se
     query = parse_query(typed, int)
 
     some, every = finder.search_records(query, 1), finder.search_records(query, 0)
-    once = finder.search_once_per_session(query, 1)
+    once = finder.search_indexed(query, 1, once=True)
     finder.close()
 
     assert (len(some.results), some.total) == (min(1, records), records)
@@ -81,7 +81,7 @@ def test_sessions_after_the_first_thousand_are_not_counted(tmp_path):
     query = parse_query("zebra", int)
 
     assert finder.search_records(query, 2).total == SESSIONS_COUNTED_MAX + 1
-    page = finder.search_once_per_session(query, 2)
+    page = finder.search_indexed(query, 2, once=True)
     assert (page.total, len(page.results)) == (SESSIONS_COUNTED_MAX, 2)
     finder.close()
 

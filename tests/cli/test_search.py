@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.cli_runs import within
+from support.recordings import CASES, config_dir
 from support.transcripts import SESSION, user, write
 
 TOP = Path(__file__).parents[2]
@@ -71,6 +72,17 @@ def test_one_argument_means_the_same_as_several(tmp_path):
     assert json.loads(one)["total"] == 7
 
 
+@pytest.mark.parametrize(
+    "words", [("greet", "-hash"), ("-tool:bash", "greet"), ("greet", "-tool:bash", "--limit", "3")]
+)
+def test_an_excluded_word_can_be_an_argument_of_its_own(tmp_path, words):
+    one = " ".join(sorted(words[:2], reverse=True))
+    total = json.loads(samples(tmp_path, one, "--json").out)["total"]
+
+    assert json.loads(samples(tmp_path, *words, "--json").out)["total"] == total > 0
+    assert samples(tmp_path, *words, "--nonsense").code == 2
+
+
 def test_the_limit_leaves_out_what_is_counted(tmp_path):
     some, every = (
         samples(tmp_path, "tool:bash", "--limit", "2"),
@@ -88,6 +100,20 @@ def test_a_hit_shows_step_date_project_and_cost(tmp_path):
         r"2123f2df#1\.5  2026-11-15 \d\d:\d\d  /home/dev/project  session \$0\.4671\n",
         samples(tmp_path, '"python3 greet.py"').out,
     )
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.endswith("/interactive-queued")])
+def test_a_prompt_sent_during_a_turn_is_found_at_its_own(tmp_path, case):
+    root = config_dir(tmp_path, case)
+    ran = within(root, "session", "search", '"Also this, please"', "--json")
+    hits = json.loads(ran.out)["hits"]
+
+    assert len(hits) == (case != "2.0.14/interactive-queued")  # recorded it nowhere
+    for hit in hits:
+        session, _, turn = hit["address"].partition("#")
+        shown = within(root, "session", "show", hit["address"]).out
+        assert (session, turn.isdecimal()) == (hit["session"], True)
+        assert "> Also this, please." in shown
 
 
 def test_the_id_of_a_hit_is_unique_among_all_sessions(tmp_path):

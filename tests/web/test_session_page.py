@@ -3,7 +3,9 @@
 from flightlog.model.session import Step, Turn
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows
 from flightlog.web.session_page import GONE, SessionPage, searchable_text
+from support.pages import running
 from support.recordings import CASES, archive
+from support.transcripts import SESSION, assistant, user, write
 
 
 def open_page(source, name=None):
@@ -93,3 +95,20 @@ def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):
 
     assert "def greet(name)" in text
     assert "Write a greeting module" in text
+
+
+def test_input_that_was_not_recorded_is_not_shown_as_zero(tmp_path):
+    lost = assistant("m1", 2)
+    del lost["message"]["usage"]
+    write(tmp_path, SESSION, user("x"), lost, assistant("m2", 3, tokens={"input_tokens": 700}))
+    other = "99999999-9999-4999-8999-999999999999"
+    write(tmp_path, other, user("y", 4), lost | {"message": lost["message"] | {"id": "m3"}})
+
+    with running(tmp_path) as pages:
+        some, none = (
+            pages.ask(f"/sessions/{name}").text.partition("<dt>Work")[0]
+            for name in (SESSION, other)
+        )
+
+    assert "≥ 700 read (0 % cached), ≥ 5 written" in some
+    assert "unknown read, unknown written" in none

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 _PART = re.compile(
     r'(?P<minus>-?)(?:(?P<key>[A-Za-z]+):)?(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+)|(?<=:))'
 )
-_COST = re.compile(r"(?P<sign>>=|<=|>|<|)\$?(?P<usd>\d+(?:\.\d+)?)")
+_COST = re.compile(r"[<>]?=?\$?(?P<usd>\d+(?:\.\d+)?)")
+_TURN = re.compile(r"^@(\d+) (.+)$", re.MULTILINE)
+_COSTS = ("cost:", "cost:<")  # the least and the most
 _PREFIX_CHARS_MIN = 3  # "te" begins a third of all words: 360 ms among 450,000 records
 _COLUMNS = frozenset({"tool", "model", "file"})
 _FILTERS = frozenset({"project", "since", "cost", "agent"})
@@ -97,7 +99,10 @@ def parse_query(
             message = f"only words and tool: model: file: can be excluded, not {key}:"
             raise Invalid(message, hint=_EXAMPLE)
         if key in _FILTERS:
-            options[key] = text
+            name = "cost:<" if key == "cost" and text.startswith("<") else f"{key}:"
+            if name in options:
+                raise Invalid(f"only one {name} is possible", hint=_EXAMPLE)
+            options[name] = text
             continue
         column = key if key in _COLUMNS else ""
         if part["key"] and not column:
@@ -110,12 +115,12 @@ def parse_query(
     if not required and (excluded or not options):
         raise Invalid("nothing to search for", hint=_EXAMPLE)
     match = " AND ".join(required) + "".join(f" NOT {expression}" for expression in excluded)
-    low, high = _parse_cost(options["cost"]) if "cost" in options else (None, None)
-    since_ms = read_time(options["since"]) if "since" in options else 0
-    agent = options.get("agent", "")
+    low, high = (_parse_cost(options[name]) if name in options else None for name in _COSTS)
+    since_ms = read_time(options["since:"]) if "since:" in options else 0
+    agent = options.get("agent:", "")
     if agent and agent not in agent_names():
         raise Invalid(f"no such agent: {agent[:40]!r}", hint=f"one of: {', '.join(agent_names())}")
-    return SearchQuery(match, tuple(words), options.get("project", ""), since_ms, low, high, agent)
+    return SearchQuery(match, tuple(words), options.get("project:", ""), since_ms, low, high, agent)
 
 
 def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
@@ -143,12 +148,11 @@ def _index_expression(text: str, column: str, *, is_prefix: bool) -> str:
     return f"({column or '{said output}'} : {quoted})"
 
 
-def _parse_cost(text: str) -> tuple[float | None, float | None]:
+def _parse_cost(text: str) -> float:
     match = _COST.fullmatch(text)
     if match is None:
         raise Invalid(f"not an amount: {text[:40]!r}", hint="write cost:>1.50 or cost:<0.1, in USD")
-    usd = float(match["usd"])
-    return (None, usd) if match["sign"].startswith("<") else (usd, None)
+    return float(match["usd"])
 
 
 class SearchResult(Struct, frozen=True):
@@ -213,18 +217,28 @@ def locate_results(
                     known = cache.get_or_compute(session, recording.files, list_all)
                 addresses[session] = known or ""
             _, _, rest = addresses[session].partition(f"\n{match.uuid} ")
-            address = rest[:_ADDRESS_CHARS_MAX].partition("\n")[0] or session
+            address = rest[:_ADDRESS_CHARS_MAX].partition("\n")[0]
+            if not (address or match.subagent):
+                turns = _TURN.findall(addresses[session])
+                address = next((name for began, name in turns if int(began) <= match.at_ms), "")
             agent = recording.agent if recording else DEFAULT_AGENT
             cost = costs.get(session, _UNKNOWN)
             facts = (match.project, match.at_ms or None, cost.usd, result.snippet)
-            hits.append(SearchHit(address, session, *facts, agent, cost.is_lower_bound))
+            hits.append(SearchHit(address or session, session, *facts, agent, cost.is_lower_bound))
     return hits
 
 
 def _list_addresses(archive: "Archive", session: str) -> str:
-    """Return a line for each record of a session: its id and its address."""
-    addresses = map_addresses(archive.read_session(session))
-    return "\n" + "".join(f"{uuid} {address}\n" for uuid, address in addresses.items())
+    """Return a line for each record of a session: its id and its address.
+
+    Queued prompts and remarks of the client are found by time: lines with `@` name the turns of the
+    main thread, the last one first.
+    """
+    recorded = archive.read_session(session)
+    addresses = map_addresses(recorded)
+    for turn in reversed(recorded.turns):
+        addresses[f"@{turn.at_ms or 0}"] = f"{recorded.id}#{turn.number}"
+    return "\n" + "".join(f"{name} {address}\n" for name, address in addresses.items())
 
 
 class SearchIndex:
@@ -250,13 +264,16 @@ class SearchIndex:
         self.sync_index()
         return self.search_indexed(query, limit)
 
-    def search_indexed(self, query: SearchQuery, limit: int = 20) -> SearchResults:
-        """Return the first records that match, newest session first; indexes nothing."""
-        return self._search(query, limit)
-
-    def search_once_per_session(self, query: SearchQuery, limit: int) -> SearchResults:
-        """Return the first record of each session that matches; indexes nothing."""
-        return self._search(query, limit, once=True)
+    def search_indexed(
+        self, query: SearchQuery, limit: int = 20, *, once: bool = False
+    ) -> SearchResults:
+        """Return the first matches, all or `once` per session, newest first; indexes nothing."""
+        sessions = self._restrict_sessions(query)
+        scope = (query.match, query.since_ms, query.project, sessions)
+        records = fulltext.RecordQuery(*scope, limit, once_per_session=once)
+        hits, total = self._index.query(lambda database: fulltext.search_words(database, records))
+        results = [SearchResult(hit, cut_snippet(self._text_of(hit), query.words)) for hit in hits]
+        return SearchResults(results, total)
 
     def refresh(self) -> None:
         """Index new records if there is an index from an earlier search."""
@@ -266,14 +283,6 @@ class SearchIndex:
     def close(self) -> None:
         """Close the index."""
         self._index.close()
-
-    def _search(self, query: SearchQuery, limit: int, *, once: bool = False) -> SearchResults:
-        sessions = self._restrict_sessions(query)
-        scope = (query.match, query.since_ms, query.project, sessions)
-        records = fulltext.RecordQuery(*scope, limit, once_per_session=once)
-        hits, total = self._index.query(lambda database: fulltext.search_words(database, records))
-        results = [SearchResult(hit, cut_snippet(self._text_of(hit), query.words)) for hit in hits]
-        return SearchResults(results, total)
 
     def _text_of(self, hit: fulltext.RecordMatch) -> str:
         source = source_of(self._agents.get(hit.path, DEFAULT_AGENT))

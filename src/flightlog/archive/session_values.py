@@ -22,7 +22,7 @@ from flightlog.store.index.files import (
 from flightlog.usage.price_table import PRICES_FROM
 
 # Part of the stamp of every value: count the number up when a view that is cached here changes.
-MADE_BY = f"{__version__} 7 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 8 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 BYTES_PER_S_FIRST = 8 << 20  # half of what one core scans for secrets, before it is measured
 _BATCH = 64  # values per transaction: an interrupted run loses few, a long one commits seldom
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from flightlog.setup.init import UninstallPlan
 
 
-_NO_SESSIONS = """\
-No sessions on this machine yet. These are samples, recorded with Claude Code.
+_SAMPLES = """\
+These are samples, recorded with Claude Code.
 To see a session made now: flightlog demo
 """
 
@@ -246,7 +246,8 @@ def up(*, as_json: bool) -> None:
     for number, (stage, overview) in enumerate(iter_overview(runtime, progress)):
         progress.close()
         if overview.is_sample and number == 0:
-            click.echo(_NO_SESSIONS)
+            is_asked = "--samples" in name_program()
+            click.echo(("" if is_asked else "No sessions on this machine yet. ") + _SAMPLES)
         for fact in iter_facts(overview, runtime.zone, [stage]):
             _print_fact(fact.text, fact.next_command)
         sys.stdout.flush()

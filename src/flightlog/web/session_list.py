@@ -220,7 +220,7 @@ class SearchWorker:
         if self._index is None or self._index[0] != archive.fingerprint:
             self._index_new(archive)
         assert self._index is not None
-        found = self._index[1].search_once_per_session(query, limit)
+        found = self._index[1].search_indexed(query, limit, once=True)
         # The list knows the costs; a report would read the index of ten thousand sessions.
         costs = {summary.session: summary.cost for summary in self._list().sessions}
         if any(result.hit.session not in costs for result in found.results):

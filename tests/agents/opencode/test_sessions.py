@@ -204,7 +204,7 @@ def test_a_locked_database_is_damage(home):
         more = {"XDG_DATA_HOME": str(home / ".local/share"), "FLIGHTLOG_HOME": str(home / "data")}
         counted = within(None, "session", "usage", **more)
 
-    assert "1 damaged span may hold more tokens: flightlog doctor" in counted.err
+    assert "damaged spans may hold more tokens: flightlog doctor" in counted.err
     assert [damage.reason for damage in listing.damage] == ["database is locked"]
     assert [item.reason for item in items] == ["database is locked"] == [scan.error]
     assert len(find(home).files) == 2

@@ -26,6 +26,15 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
                 )
 
 
+def test_the_list_of_prompts_holds_no_words_of_the_client(tmp_path):
+    source = archive(tmp_path, "2.1.325/subagents-background")
+    thread = outline_session(source.read_session(source.latest_session())).threads[""]
+
+    first, *rest = thread.prompts
+    assert first == "Count the files with two background subagents."
+    assert rest == ["background task"] * 2
+
+
 def test_an_id_that_is_not_there_has_no_row(tmp_path):
     source = archive(tmp_path, "2.1.325/single-turn")
     thread = outline_session(source.read_session(source.latest_session())).threads[""]

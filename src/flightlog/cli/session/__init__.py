@@ -1,5 +1,6 @@
 """`flightlog session`: list, show, findings, follow, usage, search and export."""
 
+import re
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
 
+_EXCLUDED = re.compile(r'-(?:[^\W\d]|")[^ ]')  # of a search; `-h` and `--limit -5` are not
 _NO_SESSIONS = (
     "no sessions found; to record one: flightlog demo; to see the paths: flightlog doctor"
 )
@@ -127,11 +129,22 @@ def usage(*, by: str, project: str, timezone: str, **flags: Any) -> None:
     print_usage_report(ask, zone, as_json=flags["as_json"])
 
 
+class _SearchCommand(click.Command):
+    """A command that takes `-word` as an argument."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse options first, then all excluded words; the order of words means nothing."""
+        excluded = [word for word in args if _EXCLUDED.match(word)] if "--" not in args else []
+        given = [word for word in args if word not in excluded]
+        return super().parse_args(ctx, [*given, "--", *excluded] if excluded else args)
+
+
 @session.command(
+    cls=_SearchCommand,
     epilog=format_examples(
         "flightlog search greeting",
         """flightlog session search '"python3 greet.py" tool:bash since:2026-11-01'""",
-    )
+    ),
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option(

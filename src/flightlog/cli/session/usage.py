@@ -97,8 +97,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     _print_client_units(report)
     _print_uncertainty(report.total, has_estimates=report.has_estimates)
     if report.damaged_lines:
-        spans = pluralize(report.damaged_lines, "damaged span")
-        click.echo(f"{spans} may hold more tokens: flightlog doctor", err=True)
+        click.echo("damaged spans may hold more tokens: flightlog doctor", err=True)
     if report.total.unpriced_models:
         line = f"no price known for: {make_inert(', '.join(model or '?' for model in report.total.unpriced_models))}"
         click.echo(line, err=True)

@@ -149,7 +149,8 @@ class RowBuilder:
         )
 
     def _add_turn(self, turn: Turn, locations: Mapping[str, Location] | None) -> None:
-        if turn.kind in {entries.PromptKind.HUMAN, entries.PromptKind.COMMAND}:
+        is_typed = turn.kind in {entries.PromptKind.HUMAN, entries.PromptKind.COMMAND}
+        if is_typed:
             self.human_prompts[len(self.marks)] = one_line(turn.text, PROMPT_WIDTH_MAX)
         title = clean_title(turn.text)[:TITLE_CHARS_MAX]
         if turn.kind is entries.PromptKind.HUMAN and not is_local_command(turn.text):
@@ -163,8 +164,8 @@ class RowBuilder:
         self.turns += turn.kind is not None
         self.last_prompt = (turn.at_ms, turn.text)
         if len(self.prompts) < PROMPTS_MAX:
-            prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
-            self.prompts.append(one_line(prompt, PROMPT_WIDTH))
+            kind = turn.kind.value if turn.kind else "before the first prompt"
+            self.prompts.append(one_line((is_typed and turn.text) or kind, PROMPT_WIDTH))
         is_located = locations is not None and turn.uuid in locations
         record_at = (locations[turn.uuid],) if locations is not None and is_located else ()
         prompt_blocks = () if record_at or locations is None else turn.prompt
