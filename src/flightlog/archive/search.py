@@ -218,27 +218,27 @@ def locate_results(
                 addresses[session] = known or ""
             _, _, rest = addresses[session].partition(f"\n{match.uuid} ")
             address = rest[:_ADDRESS_CHARS_MAX].partition("\n")[0]
-            if not (address or match.subagent):
-                turns = _TURN.findall(addresses[session])
-                address = next((name for began, name in turns if int(began) <= match.at_ms), "")
+            if not address:
+                at_ms = 0 if match.subagent else match.at_ms
+                turns = _TURN.finditer(addresses[session])
+                address = next((turn[2] for turn in turns if int(turn[1]) <= at_ms), session)
             agent = recording.agent if recording else DEFAULT_AGENT
             cost = costs.get(session, _UNKNOWN)
             facts = (match.project, match.at_ms or None, cost.usd, result.snippet)
-            hits.append(SearchHit(address or session, session, *facts, agent, cost.is_lower_bound))
+            hits.append(SearchHit(address, session, *facts, agent, cost.is_lower_bound))
     return hits
 
 
 def _list_addresses(archive: "Archive", session: str) -> str:
     """Return a line for each record of a session: its id and its address.
 
-    Queued prompts and remarks of the client are found by time: lines with `@` name the turns of the
-    main thread, the last one first.
+    Queued prompts and remarks of the client are found by time: the lines before have the start of
+    each turn of the main thread, the last one first.
     """
     recorded = archive.read_session(session)
-    addresses = map_addresses(recorded)
-    for turn in reversed(recorded.turns):
-        addresses[f"@{turn.at_ms or 0}"] = f"{recorded.id}#{turn.number}"
-    return "\n" + "".join(f"{name} {address}\n" for name, address in addresses.items())
+    turns = [f"@{turn.at_ms} {session}#{turn.number}" for turn in recorded.turns if turn.at_ms]
+    records = (f"{uuid} {address}" for uuid, address in map_addresses(recorded).items())
+    return "\n" + "\n".join([*reversed(turns), f"@0 {session}", *records, ""])
 
 
 class SearchIndex:
