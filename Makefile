@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= $(shell tools/python.sh)
 BIN := .venv/bin
+SCRIPTS := src/flightlog/web/static/vendor/htmx.js
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
@@ -12,7 +13,10 @@ PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-install: .venv/.run ## Make .venv/bin/flightlog and its other names
+# Without the pages' scripts it begins again, as the pages advise; `make run` does not wait for npm a second time.
+install: ## Make .venv/bin/flightlog and its other names
+	@test -e $(SCRIPTS) || rm -f .venv/.run
+	@$(MAKE) --no-print-directory .venv/.run
 
 run: .venv/.run ## The main job: what your own sessions say
 	$(BIN)/flightlog up
@@ -93,7 +97,7 @@ clean: ## Remove what the other targets made
 .venv/.run: .venv/bin/python requirements/run.txt requirements/extras.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
 	$(PIP) -r requirements/run.txt -r requirements/extras.txt -r requirements/build.txt
 	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
-	@test -e src/flightlog/web/static/vendor/htmx.js || echo "npm failed: the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install" >&2
+	@test -e $(SCRIPTS) || echo "npm failed: the pages will have no charts and no live filters; to try again: make install" >&2
 	@touch $@
 
 .venv/.dev: .venv/.run requirements/scale.txt requirements/dev.txt

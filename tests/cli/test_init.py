@@ -385,6 +385,66 @@ def test_instructions_that_are_a_link_stay_a_link(machine, project, tmp_path):
     assert (project / "AGENTS.md").read_text() == text
 
 
+@pytest.mark.parametrize(
+    "text", [b"", b"Use tabs.", b"Use tabs.\n", b"Use tabs.\n\n", b"a\r\nb\r\n", b"\xff\n"]
+)
+def test_instructions_get_their_bytes_and_mode_back(machine, project, tmp_path, text):
+    path = project / "CLAUDE.md"
+    path.write_bytes(text)
+    path.chmod(0o600)
+
+    done = init(machine, "--project", "--yes", "--dataset", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert END in path.read_text("utf-8", "replace")
+    assert path.read_bytes().startswith(text)
+    assert uninstall(machine, "--yes", cwd=tmp_path).returncode == 0
+
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (text, 0o600)
+
+
+WORDS = "track_words = true"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('[dataset] # own\nremote = "x"\n', f'[dataset] # own\n{WORDS}\nremote = "x"\n'),
+        ("[ dataset ]", f"[ dataset ]\n{WORDS}"),
+        ("[dataset]\r\npush = false\r\n", f"[dataset]\r\n{WORDS}\r\npush = false\r\n"),
+        ("# [dataset]\n", f"# [dataset]\n\n[dataset]\n{WORDS}\n"),
+    ],
+)
+def test_answer_about_words_goes_into_the_table_that_is_there(machine, project, before, after):
+    (project / "flightlog.toml").write_bytes(before.encode())
+
+    done = init(machine, "--project", "--yes", "--dataset", "--words", cwd=project)
+
+    assert done.returncode == 0, done.stderr
+    assert (project / "flightlog.toml").read_bytes() == after.encode()
+
+
+def test_settings_that_have_no_place_for_the_answer_stay(machine, project):
+    before = 'dataset.remote = "x"\n'
+    (project / "flightlog.toml").write_text(before)
+
+    done = init(machine, "--project", "--yes", "--dataset", "--words", cwd=project)
+
+    assert (done.returncode, (project / "flightlog.toml").read_text()) == (4, before)
+    assert f"add by hand: dataset.{WORDS}" in done.stderr
+
+
+@pytest.mark.parametrize(("days", "stays"), [("400", True), ("20", False)])
+def test_uninstall_names_the_days_that_stay_raised(machine, project, tmp_path, days, stays):
+    settings(machine).write_text('{"cleanupPeriodDays": 30, "model": "opus"}')
+    init(machine, "--yes", "--keep-days", days, "--no-statusline")
+    settings(machine).write_text(settings(machine).read_text().replace("opus", "sonnet"))
+
+    done = uninstall(machine, "--yes", cwd=tmp_path)
+
+    assert f"hook: {settings(machine)}" in done.stdout.splitlines()
+    assert (f"cleanupPeriodDays: 400: {settings(machine)}" in done.stdout) is stays
+
+
 def test_uninstall_where_nothing_was_installed_says_so(machine, tmp_path):
     done = uninstall(machine, "--yes", cwd=tmp_path)
 

@@ -37,3 +37,24 @@ def test_a_build_without_the_packages_goes_on_and_says_so(tmp_path, npm):
     assert "no charts and no live filters; to try again: " in ran.stderr
     assert time.monotonic() - began < 20
     assert not (tmp_path / "src/flightlog/web/static/vendor/package-lock.json").exists()
+
+
+def test_make_install_begins_again_where_the_scripts_are_missing(tmp_path):
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    shutil.copytree(ROOT / "tools/web", tmp_path / "tools/web")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    python = tmp_path / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\nexit 0\n")
+    python.chmod(0o755)
+    done = tmp_path / ".venv/.run"
+    make = ["make", "PYTHON=python3", "-C", str(tmp_path)]
+
+    for _ in range(2):
+        ran = subprocess.run([*make, "install"], capture_output=True, text=True, check=True)
+        assert "to try again: make install" in ran.stderr
+    again = subprocess.run([*make, ".venv/.run"], capture_output=True, text=True, check=True)
+
+    assert done.exists()
+    assert again.stderr == ""

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from support.recordings import config_dir
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -56,6 +59,26 @@ def test_serve_prints_an_address_that_answers_and_ends_on_interrupt(machine, tmp
     root_file = tmp_path / "data" / "web" / "root"
     assert (root_file.read_text().strip(), stat.S_IMODE(root_file.stat().st_mode)) == (name, 0o600)
     assert token not in "".join(path.read_text() for path in (tmp_path / "data" / "web").iterdir())
+
+
+def test_without_the_scripts_a_page_offers_buttons_and_links(machine, tmp_path):
+    copy = tmp_path / "src"
+    ignored = shutil.ignore_patterns("vendor", "__pycache__")
+    shutil.copytree(ROOT / "src/flightlog", copy / "flightlog", ignore=ignored)
+    served = start_server(machine | {"PYTHONPATH": str(copy)}, "--port", "0", "--json")
+    address = json.loads(served.stdout.readline())["url"]
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+    browser.open(address, timeout=20).close()
+    with browser.open(address.partition("?")[0] + "?q=greeting", timeout=20) as answer:
+        page = answer.read().decode()
+    served.send_signal(signal.SIGINT)
+    served.communicate(timeout=20)
+
+    assert "Charts and live filters are not installed." in page
+    assert "<noscript>" not in page
+    assert "<button>Filter</button>" in page
+    assert "Search session content</a>" in page
 
 
 def test_each_start_has_a_new_token_below_the_same_path(machine):

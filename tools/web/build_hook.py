@@ -28,7 +28,7 @@ LICENCES = {
     "plot.LICENSE": "@observablehq/plot/LICENSE",
 }
 NPM_S_MAX = 60  # with the packages in reach it takes 2 s
-WITHOUT = "the pages will have no charts and no live filters; to try again: touch pyproject.toml && make install"
+WITHOUT = "the pages will have no charts and no live filters; to try again: make install"
 
 
 class AssetsHook(BuildHookInterface):  # type: ignore[type-arg,misc]

@@ -314,7 +314,8 @@ def undo_init(*, yes: bool, dry_run: bool, as_json: bool) -> int:
 
     runtime = open_runtime()
     plan = plan_uninstall(runtime)
-    removals = [f"hook and status line: {change.settings}" for change in plan.settings]
+    kinds = {True: "hook and status line", False: "hook"}
+    removals = [f"{kinds[change.has_line]}: {change.settings}" for change in plan.settings]
     removals += [f"guard on commits and pushes: {project.cwd}" for project in plan.guards]
     removals += [f"section on training rows: {path}" for path in plan.instructions]
     if not as_json:

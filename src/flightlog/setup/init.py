@@ -6,7 +6,9 @@ directory, the project's answer about words in `flightlog.toml`, and a section o
 This part reads the environment; the settings change itself is planned in `setup.install`.
 """
 
+import re
 import shlex
+import stat
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +30,7 @@ from flightlog.dataset.layout import prepare_dataset
 from flightlog.hooks import writer
 from flightlog.live.collector import FOLDER
 from flightlog.live.service import find_known_config_dirs, list_noted_dirs
-from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.model.errors import FlightlogError, Invalid, Misconfigured, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
 from flightlog.privacy import git_guard
@@ -86,41 +88,50 @@ def init_dataset(runtime: Runtime, folder: Path, *, words: bool | None) -> list[
 def _write_words_setting(runtime: Runtime, top: Path, *, words: bool) -> list[str]:
     """Write the answer into the project's settings; yes also grants trust to them."""
     path = files.ensure_contained(top, top / SETTINGS)
-    before = path.read_text("utf-8") if path.exists() else ""
     line = f"track_words = {str(words).lower()}"
     if has_words_setting(top):
         return [f"{path} already sets track_words"]
-    head, table, rest = before.partition("[dataset]\n")
-    after = f"{head}{table}{line}\n{rest}"
-    if not table:
-        after = f"{before}{chr(10) if before else ''}[dataset]\n{line}\n"
-    tomllib.loads(after)
-    files.replace_file(path, after.encode(), mode=0o644)
-    if words:
-        open_trust(runtime).grant(top, risky_settings(repository_settings(top)), rows=True)
-    return [f"{path}: {line}"]
+    before = _read_or_empty(path).decode()
+    end = "\r\n" if "\r\n" in before else "\n"
+    if table := re.search(r"(?m)^[ \t]*\[[ \t]*dataset[ \t]*\][^\r\n]*", before):
+        after = f"{before[: table.end()]}{end}{line}{before[table.end() :]}"
+    else:
+        after = f"{before}{end if before else ''}[dataset]{end}{line}{end}"
+    settings = tomllib.loads(before)
+    settings["dataset"] = {**settings.get("dataset", {}), "track_words": words}
+    with suppress(tomllib.TOMLDecodeError):
+        if tomllib.loads(after) == settings:
+            _replace_kept_mode(path, after.encode())
+            if words:
+                open_trust(runtime).grant(top, risky_settings(repository_settings(top)), rows=True)
+            return [f"{path}: {line}"]
+    raise Misconfigured(f"no place for a setting: {path}", hint=f"add by hand: dataset.{line}")
 
 
 def _add_agent_instructions(path: Path) -> list[str]:
-    before = path.read_text("utf-8") if path.exists() else ""
-    if BEGIN in before:
+    before = _read_or_empty(path)
+    if BEGIN.encode() in before:
         return []
-    gap = "\n" if before and not before.endswith("\n\n") else ""
-    # Many projects link it to AGENTS.md: the link stays.
-    files.replace_file(path.resolve(), (before + gap + SECTION).encode(), mode=0o644)
+    gap = b"\n" if path.exists() else b""  # `_remove_instructions` takes it out again
+    _replace_kept_mode(path, before + gap + SECTION.encode())
     return [f"{path}: a section on training rows"]
 
 
-def _without_instructions(text: str) -> str:
-    """Return `text` without our section, and without the empty line that was put before it.
+def _remove_instructions(path: Path) -> None:
+    """Remove our section with the empty line before it, and the file if it was made for it."""
+    before, _, rest = path.read_bytes().partition(BEGIN.encode())
+    after = re.sub(rb"\A\r?\n", b"", rest.partition(END.encode())[2])
+    if before or after:
+        _replace_kept_mode(path, re.sub(rb"\r?\n\Z", b"", before) + after)
+    else:
+        shared_files.remove_with_dir(path.resolve())
 
-    Where the end marker is missing nothing shows what is ours: the text stays as it is.
-    """
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        return text
-    return (before[:-1] if before.endswith("\n\n") else before) + after.removeprefix("\n")
+
+def _replace_kept_mode(path: Path, data: bytes) -> None:
+    """Write a file that the project shares; its mode stays, and a link to another file."""
+    path = path.resolve()  # many projects link `CLAUDE.md` to AGENTS.md
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+    files.replace_file(path, data, mode=mode)
 
 
 class InitRequest(Struct, frozen=True):
@@ -269,25 +280,27 @@ def plan_uninstall(runtime: Runtime) -> UninstallPlan:
         with suppress(Invalid):  # a link that leads out of the project: `init` refused it, too
             paths += [settings_path(runtime, replace(project, agent=agent)) for agent in agents]
             texts.append(files.ensure_contained(project.cwd, project.cwd / memory_file))
-    changes, unreadable = [], []
+    changes, edits = [], []
     for path in dict.fromkeys(paths):
         try:
             changes.append(install.plan_removal(path))
         except (FlightlogError, OSError) as error:  # one damaged file must not keep the others
-            unreadable.append(_describe_failure(path, error))
-    marked = [path for path in texts if BEGIN.encode() in _read_or_empty(path)]
-    sections = {path: _read_or_empty(path).partition(BEGIN.encode())[2] for path in marked}
-    whole = [path for path, section in sections.items() if END.encode() in section]
-    hint = f"edit {memory_file} by hand"
-    endless = Invalid("a section on training rows without its end marker", hint=hint)
-    unreadable += [_describe_failure(path, endless) for path in marked if path not in whole]
+            edits.append(_describe_edit(path, error))
+    tails = {path: _read_or_empty(path).partition(BEGIN.encode())[2] for path in texts}
+    whole = [path for path, tail in tails.items() if END.encode() in tail]
+    endless = "a section on training rows without its end marker"
+    edits += [_describe_edit(path, endless) for path in tails if tails[path] and path not in whole]
     gone = {str(copy) for change in changes for copy in change.superseded_scripts}
     stays = [one for one in _list_leftovers(runtime, paths, projects) if one.path not in gone]
+    for change in changes:
+        if change.kept_days:
+            days = f"{install.DAYS_KEY}: {change.kept_days}"
+            edits.append(_describe_edit(change.settings, days))
     return UninstallPlan(
         tuple(change for change in changes if change.is_needed),
         tuple(project for project in projects if _has_guard(runtime, project)),
         tuple(whole),
-        (*unreadable, *stays),
+        (*edits, *stays),
     )
 
 
@@ -306,9 +319,9 @@ def _read_or_empty(path: Path) -> bytes:
         return b""
 
 
-def _describe_failure(path: Path, error: FlightlogError | OSError) -> Leftover:
+def _describe_edit(path: Path, content: FlightlogError | OSError | str) -> Leftover:
     """Return the file as something that stays, for a person to edit."""
-    message = getattr(error, "message", str(error)).removesuffix(": ")
+    message = getattr(content, "message", str(content)).removesuffix(": ")
     return Leftover(str(path), message, f"edit {shlex.quote(str(path))}")
 
 
@@ -324,16 +337,8 @@ def apply_uninstall(runtime: Runtime, plan: UninstallPlan) -> list[Leftover]:
         try:
             remove()
         except (FlightlogError, OSError) as error:
-            failed.append(_describe_failure(path, error))
+            failed.append(_describe_edit(path, error))
     return failed
-
-
-def _remove_instructions(path: Path) -> None:
-    path = path.resolve()  # a link to another file stays
-    if text := _without_instructions(path.read_bytes().decode("utf-8", "surrogateescape")):
-        files.replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o644)
-    else:
-        shared_files.remove_with_dir(path)
 
 
 def _list_projects(runtime: Runtime) -> list[Path]:

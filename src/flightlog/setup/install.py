@@ -76,11 +76,17 @@ class SettingsChange(Struct, frozen=True):
     events: tuple[str, ...] = ()
     is_removal: bool = False
     superseded_scripts: tuple[Path, ...] = ()
+    kept_days: int = 0  # raised by `init`; stays if the file does not get its earlier bytes
 
     @property
     def is_needed(self) -> bool:
         """Return whether the content changes."""
         return self.before != self.after
+
+    @property
+    def has_line(self) -> bool:
+        """Return whether our status line is in the current content."""
+        return _LINE_OURS in (self.before or b"").decode("utf-8", "replace")
 
 
 class HookLocation(NamedTuple):
@@ -173,16 +179,19 @@ def plan_removal(settings: Path, is_own: OwnTest = is_recording) -> SettingsChan
     if before is None or not (groups or line):
         return SettingsChange(settings, before, before)
     days = json_editor.parse_object(text, str(settings)).get(DAYS_KEY)
+    days = days if isinstance(days, int) else 0
     copies = shared_files.list_backups(settings)
+    first = _decode_settings(copies[0], copies[0].read_bytes()) if copies else _EMPTY
+    kept_days = 0 if json_editor.parse_object(first, "").get(DAYS_KEY) == days else days
     rest = remove_hooks(text, is_own)
     after: bytes | None = (remove_status_line(rest) if line else rest).encode()
     for copy in [None, *copies]:
         old = _decode_settings(copy, copy.read_bytes()) if copy else _EMPTY
-        again = add_hooks(old, groups, days if isinstance(days, int) else 0, "", is_own)
+        again = add_hooks(old, groups, days, "", is_own)
         again = add_status_line(again, line) if line else again
         has_line = is_own is is_recording and find_own_status_line(old)
         if not find_own_groups(old, is_own) and not has_line and again == text:
-            after = copy.read_bytes() if copy else None
+            after, kept_days = copy.read_bytes() if copy else None, 0
     superseded = tuple(
         copy
         for copy in copies
@@ -190,8 +199,9 @@ def plan_removal(settings: Path, is_own: OwnTest = is_recording) -> SettingsChan
         or find_own_groups(_decode_settings(copy, copy.read_bytes()), is_own)
     )
     return SettingsChange(
-        settings, before, after, tuple(groups), is_removal=True, superseded_scripts=superseded
-    )
+        settings, before, after, tuple(groups), is_removal=True,
+        superseded_scripts=superseded, kept_days=kept_days,
+    )  # fmt: skip
 
 
 def apply_change(change: SettingsChange) -> Path | None:
