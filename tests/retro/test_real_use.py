@@ -244,6 +244,36 @@ def test_an_unzipped_export_is_the_same_as_the_zip(place):
     assert "Jane Roe" in journal
 
 
+def test_the_evidence_of_an_export_elsewhere_opens_the_answer(place):
+    downloads = place.parent / f"{place.name}-downloads"
+    downloads.mkdir()
+    export = downloads / "export.json"
+    export.write_text(json.dumps([claude_conversation("c1", "How do I prune roses?")]))
+    run(place, "retro", str(export), "--no-draw", "--no-sessions")
+
+    answer = run_json(place, "retro", "show", "c1#1.1")
+    missing = run(place, "retro", "show", "c1#1.2")
+    export.unlink()
+    nearest = run_json(place, "retro", "show", "c1#1.1")
+
+    assert [row["text"] for row in answer] == ["An answer"]
+    assert "the conversation has nothing at c1#1.2" in missing.stderr
+    assert [row["text"] for row in nearest] == ["How do I prune roses?"]
+
+
+def test_the_cost_of_a_program_that_states_none_is_unknown(place):
+    (place / "export.json").write_text(json.dumps([claude_conversation()]))
+
+    ran = run(
+        place, "retro", "export.json", "--no-draw", "--no-sessions", "--analyst", "echo {prompt}"
+    )
+
+    line = json.loads((place / ROOT / "logs" / "metrics.jsonl").read_text())
+    assert ran.returncode == 0, ran.stderr
+    assert "cost unknown, saved in" in ran.stderr
+    assert (line["cost_usd"], line["prompts"]) == (None, 1)
+
+
 def test_a_cut_zip_is_called_incomplete(place):
     with zipfile.ZipFile(place / "export.zip", "w") as box:
         box.writestr("conversations.json", json.dumps([claude_conversation()]))

@@ -118,6 +118,15 @@ def test_rejections_and_half_sentences_are_no_instructions():
     assert [one.count for one in recommendations if one.kind == "correction"] == [6]
 
 
+def test_a_rule_for_every_task_may_be_a_prompt_of_its_own():
+    rule, task = "Please always run the tests before you say done", "Update the changelog"
+    digests = [conversation(number, f"Bug {number} is back", rule, task) for number in range(6)]
+
+    titles = [one.title for one in recommend_for(digests) if one.kind == "standing-instruction"]
+
+    assert titles == [f"You repeat an instruction: {rule}"]
+
+
 def test_no_kind_crowds_out_the_others_and_costs_rank_by_share():
     demands = ("Never use tabs.", "Always sign commits.", "No emojis please.", "Be brief, always.",
                "Always cite the source.", "Never touch the lock file.")  # fmt: skip

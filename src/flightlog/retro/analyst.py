@@ -104,11 +104,11 @@ class _AnalystReply(msgspec.Struct, frozen=True):
 
 
 class AnalystTurn(Struct, frozen=True):
-    """The analyst's reply to one prompt, its file, and its cost."""
+    """The analyst's reply to one prompt, its file, and its cost; None if the agent states none."""
 
     text: str
     path: Path
-    cost_usd: float
+    cost_usd: float | None
     session: str
 
 
@@ -196,10 +196,10 @@ class Analyst:
             self._billed_usd = self._total_usd
             self._save_start(start.session)
 
-    def _count_cost(self, result: stream.ResultRecord | None) -> float:
-        """Return the cost of the last prompt: what the client's total grew by."""
+    def _count_cost(self, result: stream.ResultRecord | None) -> float | None:
+        """Return the cost of the last prompt, if known: what the client's total grew by."""
         if result is None or result.cost_usd is None:
-            return 0.0
+            return None
         usd = result.cost_usd - (self._total_usd if result.is_session_total else 0.0)
         self._total_usd = result.cost_usd
         return usd if usd >= 0 else result.cost_usd  # a smaller total is that of a new session
@@ -233,7 +233,7 @@ class Analyst:
             running.stop()
             raise
 
-    def _record_turn(self, text: str, usd: float, analysis: RetroAnalysis) -> AnalystTurn:
+    def _record_turn(self, text: str, usd: float | None, analysis: RetroAnalysis) -> AnalystTurn:
         self._replies.append(text)
         body = "\n\n---\n\n".join(self._replies) + "\n"
         output_files.write_output_files(
@@ -273,24 +273,25 @@ def marker_path(session: str) -> str:
 def _add_prompt(
     metrics: logs.SessionMetrics,
     result: stream.ResultRecord | None,
-    usd: float,
+    usd: float | None,
     error: logs.ErrorKind | None,
 ) -> logs.SessionMetrics:
     """Return the metrics of a run after one more prompt."""
     errors = dict(metrics.errors)
     if error:
         errors[error] = errors.get(error, 0) + 1
+    known = None if usd is None or metrics.cost_usd is None else round(metrics.cost_usd + usd, 9)
+    prompts = metrics.prompts + 1
     if result is None:
-        return replace(metrics, errors=errors)
+        return replace(metrics, cost_usd=known, errors=errors, prompts=prompts)
     usage, before = result.usage, metrics.tokens
     counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
     totals = (before.input, before.output, before.cache_read, before.total)
     tokens = logs.SessionTokens(*map(sum, zip(totals, (*counts, sum(counts)), strict=True)))
     latency = metrics.timing.total_latency_seconds + result.duration_ms / 1000
-    prompts = metrics.prompts + 1
     return replace(
         metrics,
-        cost_usd=round(metrics.cost_usd + usd, 9),
+        cost_usd=known,
         tokens=tokens,
         turns=metrics.turns + result.num_turns,
         timing=logs.Timing(latency, latency / prompts),

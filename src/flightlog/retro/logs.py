@@ -50,7 +50,7 @@ class SessionMetrics(Struct, frozen=True):
     """One line of `logs/metrics.jsonl`."""
 
     session_id: str
-    cost_usd: float
+    cost_usd: float | None  # of a program that states none: unknown
     tokens: SessionTokens
     turns: int = 0
     timing: Timing = Timing()

@@ -50,6 +50,7 @@ from flightlog.retro.analyst import (
 from flightlog.retro.layout import feedback_page, render_artifact, render_markdown
 from flightlog.retro.state import GAPS, QUESTIONS, Recommendation, RetroAnalysis, parse_rating
 from flightlog.retro.store import ANALYSIS, RetroStore, load_tag_key
+from flightlog.sources.chat_exports.conversation import PERSON
 from flightlog.store import files, output_files
 from flightlog.store.directories import remove_tree
 from flightlog.views.session.timeline import iter_turns
@@ -281,9 +282,10 @@ def read_evidence(
         rows = list(analyze.iter_conversation(digest, folder))
         wanted = str(msgspec.structs.replace(address, session=digest.id))
         exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
-        rows = exact or (
-            rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")]
-        )
+        if address.turn:
+            is_gone = all(role == PERSON for _, role, _ in rows)  # then the prompt is the nearest
+            near = [row for row in rows if is_gone and wanted.startswith(f"{row[0]}.")]
+            rows = exact or near
     else:
         session = open_archive(runtime).read_session(digest.id)
         rows = list(_iter_session_rows(session, address))

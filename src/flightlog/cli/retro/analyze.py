@@ -317,15 +317,17 @@ def _talk_with_analyst(  # noqa: PLR0913 - the parts of one conversation
         _print_analysis(analysis)
     conversation = make_analyst(runtime, store, *analyst)
     reply = ask_analyst(conversation, analysis, say)
-    usd = reply.cost_usd
+    costs = [reply.cost_usd]
     click.echo(f"\n{make_inert(reply.text)}\n", err=err)
     while sys.stdin.isatty() and (
         prompt := click.prompt("you", default="", show_default=False, err=True).strip()
     ):
         reply = conversation.send_prompt(prompt, analysis)
-        usd += reply.cost_usd
+        costs.append(reply.cost_usd)
         click.echo(f"\n{make_inert(reply.text)}\n", err=err)
-    line = f"{usd:.2f} USD, saved in {reply.path}; to continue: flightlog retro --resume"
+    known = [usd for usd in costs if usd is not None]
+    cost = f"{sum(known):.2f} USD" if len(known) == len(costs) else "cost unknown"
+    line = f"{cost}, saved in {reply.path}; to continue: flightlog retro --resume"
     print_outcome(reply, f"{line} --analyst {shlex.quote(analyst[0])}", as_json=False)
     return apply_analyst_names(store, analysis)
 

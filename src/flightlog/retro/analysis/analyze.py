@@ -120,7 +120,7 @@ def read_export(store: RetroStore, path: Path, progress: Progress | None = None)
         if chat.left_out:
             count, paths = pluralize(len(chat.left_out), "field"), chat.left_out[:PATHS_MAX]
             problems.append(f"{chat.id}: {count} of another type left out: {', '.join(paths)}")
-        digest = digests.digest_chat(chat, version, path.name, (element.member, element.offset))
+        digest = digests.digest_chat(chat, version, str(path), (element.member, element.offset))
         jsonl.append_line(store.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
     names = tuple(reader.account_names(path))
@@ -324,10 +324,11 @@ def apply_analyst_names(store: RetroStore, analysis: RetroAnalysis) -> RetroAnal
 def iter_conversation(digest: ConversationDigest, folder: Path) -> Iterator[tuple[str, str, str]]:
     """Yield address, role and text of an export's conversation.
 
-    If the export in `folder` is gone, yield the prompts that the digest holds.
+    If the export is gone, and not in `folder` either, yield the prompts that the digest holds.
     """
-    path = folder / digest.export
-    if digest.export and path.exists():
+    places = (Path(digest.export), folder / Path(digest.export).name)
+    path = next((path for path in places if digest.export and path.exists()), None)
+    if path is not None:
         element = reader.element_at(path, digest.member, digest.offset)
         chat = reader.decode_element(element) if element is not None else None
         if isinstance(chat, Conversation) and chat.id == digest.id:

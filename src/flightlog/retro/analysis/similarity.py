@@ -70,6 +70,7 @@ _STRENGTH = frozenset(
     until actual actually usual everywhere throughout add adding write writing install include put provide
     another""".split()
 )
+_FOR_ALL = re.compile(r"(?i)\b(?:always|never|from now on|every time|each time|whenever)\b")
 INSTRUCTIONS_MIN = 3  # conversations in which an instruction is demanded; two may be chance
 DEMANDED_SHARE = 0.3  # of the occurrences beside a task, and with a word such as "always"
 USUAL_SHARE = 0.1  # of all conversations that hold one wording, which then needs no such word
@@ -371,8 +372,9 @@ def _merge_wordings(prompts: Sequence[tuple[str, DigestMark]], total: int) -> Re
     enough = len(occurrences) * DEMANDED_SHARE
     marked = sum(mark.kind == "marked" for mark in occurrences)
     is_demanded = marked >= enough or len(usual) >= USUAL_SHARE * total
-    is_beside_tasks = sum(mark.amount for mark in occurrences) >= enough
-    if len(conversations) < INSTRUCTIONS_MIN or not is_demanded or not is_beside_tasks:
+    # Alone it may be the task itself, unless it says that it is for every task.
+    is_rule = sum(mark.amount or bool(_FOR_ALL.search(mark.text)) for mark in occurrences) >= enough
+    if len(conversations) < INSTRUCTIONS_MIN or not is_demanded or not is_rule:
         return None
     # Each wording once, the usual one first, then again: the first ones are shown as evidence.
     columns = sorted(wordings.values(), key=lambda marks: marks is not usual)
