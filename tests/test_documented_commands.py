@@ -32,7 +32,7 @@ EACH_CHAT = f"for id in {CHATS}; do flightlog dataset judge $id"
 COMMITS = "$(git commit -q --allow-empty -m Release; git log --format=%h --abbrev=12)"
 EACH_COMMIT = f"for id in {COMMITS}; do flightlog dataset judge $id"
 # A command that a person ends: it is ended as soon as it has printed something.
-UNTIL_SEEN = "{ %s > seen.txt & }; until [ -s seen.txt ]; do sleep 0.1; done; kill $!; cat seen.txt"
+UNTIL_SEEN = "rm -f seen.txt; { %s > seen.txt & }; until [ -s seen.txt ]; do sleep 0.1; done; kill $!; cat seen.txt"
 # A batch of samples that is killed once it has begun.
 INTERRUPTED = """harness resample my-run --request 5 --count 12 --per-minute 300 >/dev/null 2>&1 & batch=$!
 began=$(find runs/my-run -path '*request_005*' | wc -l)

@@ -24,6 +24,8 @@ FILES = [
     "tmp/x.py",
     "logs/.gitkeep",
     "issues/.gitkeep",
+    "issue-drafts/.gitkeep",
+    "state/.gitkeep",
     "unknown/file",
     "deep/er/file",
     "logs/metrics.jsonl.bak",
@@ -34,6 +36,8 @@ TRACKED = {
     "issues/CHANGELOG.md",
     "logs/.gitkeep",
     "issues/.gitkeep",
+    "issue-drafts/.gitkeep",
+    "state/.gitkeep",
 }
 
 

@@ -83,8 +83,9 @@ def kind_of(path: str) -> tuple[TierLayout, FileKind] | None:
             inside = "/".join(parts[parts.index(layout.root) + 1 :])
             if inside in (".gitignore", ".gitattributes"):
                 return layout, FileKind("git", inside, _TRACKED)
-            kinds = (kind for kind in layout.kinds if _matches_pattern(kind.path, inside))
-            return layout, next(kinds, FileKind("unnamed", "*", _PRIVATE))
+            kinds = [kind for kind in layout.kinds if _matches_pattern(kind.path, inside)]
+            kinds = [_KEEP] if _KEEP in kinds else kinds  # it keeps private directories, too
+            return layout, next(iter(kinds), FileKind("unnamed", "*", _PRIVATE))
     return None
 
 
