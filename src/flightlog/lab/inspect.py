@@ -281,6 +281,7 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
 
 
 def _inspect_step(session: RunSession, address: RunAddress) -> dict[str, Any]:
+    session.check_transcript()
     steps = session.own_steps(address.subagent)
     if address.turn > len(steps):
         hint = f"it has {len(steps)}" + (f" in {address.subagent}" if address.subagent else "")

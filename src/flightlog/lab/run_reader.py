@@ -142,6 +142,12 @@ class RunSession:
             iter_intervals(self.attempt.tree, self.attempt.snapshots, self.calls, self.session)
         )
 
+    def check_transcript(self) -> None:
+        """Raise `NotFound` if the session's transcript is gone."""
+        if self.session is None:
+            hint = "restore it from a backup: without it, the session cannot be replayed"
+            raise NotFound(f"the transcript is gone: {self.folder}", hint=hint)
+
     def own_steps(self, subagent: str = "") -> list[Step]:
         """Return the responses of a thread that are not inherited."""
         threads = steps_by_thread(self.session) if self.session else {}

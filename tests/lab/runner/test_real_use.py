@@ -134,6 +134,8 @@ def test_a_branch_that_ends_with_the_same_files_is_equal(tmp_path):
     source = open_replay_source(runtime, tmp_path / "runs", "run", 1, 0)
     with pytest.raises(NotFound, match="the transcript is gone"):
         source.build_branch_point(1)
+    with pytest.raises(NotFound, match="the transcript is gone"):
+        inspect_address(book, parse_run_address("run#1.1"), runtime.program_path)
 
 
 def test_a_refused_run_can_be_corrected_under_its_name(tmp_path):

@@ -195,7 +195,7 @@ def test_session_records_why_it_stopped(tmp_path):
     assert [session["stop_reason"] for session in login["sessions"]] == ["auth_error", "pending"]
     assert login["stop_reason"] == "auth_error"
     assert [session["stop_reason"] for session in slow["sessions"]] == ["timeout", "timeout"]
-    assert (turns["stop_reason"], slow["stop_reason"]) == ("completed", "timeout")
+    assert (turns["stop_reason"], slow["stop_reason"]) == ("max_turns", "timeout")
 
 
 def test_a_session_may_have_a_budget_of_its_own_and_the_run_goes_on(tmp_path):

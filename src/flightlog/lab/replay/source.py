@@ -96,10 +96,8 @@ class ReplaySource:
 
     def build_branch_point(self, turn: int) -> BranchPoint:
         """Return what a branch before `turn` needs; raise if the turn or its files are missing."""
+        self.read.check_transcript()
         steps = self.read.own_steps()
-        if self.read.session is None:
-            hint = "restore it from a backup: without it, the session cannot be replayed"
-            raise NotFound(f"the transcript is gone: {self.read.folder}", hint=hint)
         if not 1 <= turn <= len(steps):
             hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
             raise NotFound(

@@ -334,7 +334,7 @@ def _finish_run(context: RunContext) -> None:
     finally:
         attempts = [state.last_attempt(session.session_dir) for session in run.planned_sessions()]
         ended = [attempt.stop_reason for attempt in attempts if attempt and attempt.end]
-        failed = next((reason for reason in ended if reason not in _TRUSTED_REASONS), "")
+        failed = next((reason for reason in ended if reason != "completed"), "")
         whole = len(ended) == len(attempts)
         reason = context.stop_reason or ((failed or "completed") if whole else "incomplete")
         run.append(events.RunEnded(reason, tree), durable=True)
