@@ -7,8 +7,10 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
+from flightlog.loop import events
 from flightlog.loop.directories import iter_events, prepare_root
 from flightlog.loop.layout import build_templates, dump_yaml, readme_text
+from flightlog.loop.logs import ErrorLog
 from loop.loops import conduct, project
 
 PLAN = """
@@ -173,6 +175,23 @@ def test_an_error_that_was_overcome_says_so_and_the_breaker_closed(directory):
     assert [error["resolved"] for error in page["errors"]] == [True]
     assert [trip["resolved"] for trip in page["circuit_breaker_trips"]] == [True]
     assert page["circuit_breaker_trips"][0]["condition"] == "1 failure in a row"
+
+
+@pytest.mark.parametrize(("is_asked", "action"), [(True, "requested_help"), (False, "gave_up")])
+def test_help_is_requested_only_where_a_person_was_asked(is_asked, action):
+    log = ErrorLog()
+    asked = events.QuestionAsked("q1", "failure", "001", "Again?", ("retry",), "fail", 1.0)
+    happened = [
+        events.AttemptEnded("001", 1, "failure", 0.1, 1),
+        events.RecoveryStarted("001", 1, "escalate", "1 failure"),
+        *([asked] if is_asked else []),
+        events.TaskEnded("001", "failure", 0.1),
+    ]
+
+    for seq, event in enumerate(happened, 1):
+        log.add_event(seq, float(seq), event)
+
+    assert [error["recovery_action"] for error in log.errors] == [action]
 
 
 def test_the_templates_are_empty_pages_of_the_same_shape():

@@ -104,6 +104,7 @@ class ErrorLog:
         self.trips: list[dict[str, Any]] = []
         self._open: dict[str, list[tuple[dict[str, Any], float]]] = {}
         self._opened: list[tuple[dict[str, Any], float]] = []
+        self._asked: set[str] = set()
 
     def add_event(self, seq: int, at: float, event: events.Event) -> None:
         """Apply one event."""
@@ -116,6 +117,8 @@ class ErrorLog:
             case events.RecoveryStarted() if self._open.get(event.task):
                 action = _RECOVERY_ACTIONS.get(event.action, event.action)
                 self._open[event.task][-1][0]["recovery_action"] = action
+            case events.QuestionAsked():
+                self._asked.add(event.task)
             case events.TaskEnded():
                 self._resolve_errors(at, event)
             case events.BreakerChanged():
@@ -157,6 +160,8 @@ class ErrorLog:
             entry["resolution_time_seconds"] = round(at - since, 3) if entry["resolved"] else None
             if event.result == "skipped":
                 entry["recovery_action"] = _RECOVERY_ACTIONS["skip"]
+            elif entry["recovery_action"] == "requested_help" and event.task not in self._asked:
+                entry["recovery_action"] = "gave_up"  # `never` asks no person
 
     def _apply_breaker_change(self, seq: int, at: float, event: events.BreakerChanged) -> None:
         if event.to_state == "open":

@@ -197,15 +197,11 @@ def fingerprint_export(path: Path) -> ExportFingerprint:
         digests = ("".join(part) for part in zip(*map(msgspec.structs.astuple, parts), strict=True))
         hashes = [hashlib.sha256(digest.encode()).hexdigest()[:_HASH_HEX] for digest in digests]
         return ExportFingerprint(*hashes)
-    try:
+    with _open_export(path) as file:
         size = path.stat().st_size
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-            file.seek(max(0, size - _HEAD_BYTES))
-            tail = file.read(_HEAD_BYTES)
-    except OSError as error:
-        hint = _READ_HINT
-        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint=hint) from None
+        head = file.read(_HEAD_BYTES)
+        file.seek(max(0, size - _HEAD_BYTES))
+        tail = file.read(_HEAD_BYTES)
     file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
     stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
     return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
