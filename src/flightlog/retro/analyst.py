@@ -247,7 +247,7 @@ class Analyst:
     def _load_start(self) -> _AnalystStarted | None:
         try:
             start = msgspec.json.decode(
-                (self._store.root / self._marker_path).read_bytes(), type=_AnalystStarted
+                (self._store.root / marker_path(self._session)).read_bytes(), type=_AnalystStarted
             )
         except (FileNotFoundError, msgspec.DecodeError):
             return None
@@ -257,12 +257,8 @@ class Analyst:
         start = _AnalystStarted(self._driver.agent, session, self._billed_usd)
         body = msgspec.json.encode(start).decode() + "\n"
         output_files.write_output_files(
-            self._store.root, [OutputFile(self._marker_path, Tier.PRIVATE, body)]
+            self._store.root, [OutputFile(marker_path(self._session), Tier.PRIVATE, body)]
         )
-
-    @property
-    def _marker_path(self) -> str:
-        return marker_path(self._session)
 
 
 def marker_path(session: str) -> str:
@@ -277,9 +273,7 @@ def _add_prompt(
     error: logs.ErrorKind | None,
 ) -> logs.SessionMetrics:
     """Return the metrics of a run after one more prompt."""
-    errors = dict(metrics.errors)
-    if error:
-        errors[error] = errors.get(error, 0) + 1
+    errors = metrics.errors | ({error: metrics.errors.get(error, 0) + 1} if error else {})
     known = None if usd is None or metrics.cost_usd is None else round(metrics.cost_usd + usd, 9)
     prompts = metrics.prompts + 1
     if result is None:
