@@ -165,6 +165,26 @@ def test_intervals_of_costs_at_few_tasks_cover_the_truth(size):
     assert covered >= 0.93 * COVERAGE_EXPERIMENTS, covered
 
 
+@pytest.mark.parametrize("tasks", [8, 20])
+def test_intervals_of_costs_at_many_tasks_cover_the_truth(tasks):
+    rng = np.random.default_rng(11)
+    config = experiment(tasks, 1)
+    covered = [0, 0]
+
+    for _ in range(EXPERIMENTS):
+        chances = dict.fromkeys(("base", "other"), [1] * tasks)
+        scored = [
+            replace(attempt, scores={"cost_usd": float(rng.lognormal(-0.18, 0.6))})
+            for attempt in attempts_of(rng, config, chances)
+        ]
+        mean = estimate_arm(config, scored, "base").outcomes["cost_usd"].interval
+        (compared,) = compare_arms(config, scored)
+        covered[0] += mean.low <= 1 <= mean.high
+        covered[1] += compared.interval.low <= 0 <= compared.interval.high
+
+    assert min(covered) >= 0.93 * EXPERIMENTS, covered
+
+
 def test_an_arm_that_is_always_better_at_five_of_eight_tasks_is_no_finding():
     config = experiment(8, 5)
     chances = {"base": [0] * 5 + [1, 0, 0], "other": [1] * 5 + [0, 0, 0]}

@@ -41,6 +41,8 @@ def test_too_few_or_equal_values_have_no_interval():
     # Four of five are equal: a third of all draws have no spread.
     assert estimate_mean([1.0, 1.0, 1.0, 1.0, 2.0], 0).interval is None
     assert estimate_mean([1.0, 1.0, 1.0, 1.0, 2.0], 0).mean == 1.2
+    # Draws of 0.1 alone have a spread only by rounding: an interval from it would have no end.
+    assert estimate_mean([0.1] * 6 + [0.2], 0).interval is None
 
 
 def test_same_seed_gives_the_same_interval():

@@ -24,7 +24,7 @@ observed one. Pure for a given seed; numpy is imported only when needed, as it t
 import functools
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from math import comb, exp, hypot, inf, lgamma, log
+from math import comb, exp, hypot, inf, isfinite, lgamma, log
 from statistics import fmean
 from typing import Any
 
@@ -50,6 +50,7 @@ PERMUTED = "permutation test"
 EVERY = "exact permutation test"
 HOLM = "Holm"
 _TIE = 1e-9  # relative: equal distances may differ by rounding
+_SPREAD_MIN = 0.01  # of the observed error; a draw with less has as good as equal values
 
 
 def has_enough_samples(counts: Iterable[int], width: float, confidence: float = 0.95) -> bool:
@@ -207,29 +208,44 @@ def weighted_interval(
     import numpy as np  # noqa: PLC0415 - 0.1 s to import, and few commands need it
 
     samples = [np.asarray(group, dtype=float) for group in groups]
-    mean, error = _mean_and_error([sample[None, :] for sample in samples], weights)
     rng = np.random.default_rng(seed)
     drawn = [
         sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples
     ]
+    observed = [sample[None, :] for sample in samples]
+    return studentized_interval(observed, drawn, weights, confidence=confidence)
+
+
+def studentized_interval(
+    observed: Sequence[Any],
+    drawn: Sequence[Any],
+    weights: Sequence[float],
+    *,
+    confidence: float = CONFIDENCE,
+    wider: float = 1.0,
+) -> ConfidenceInterval | None:
+    """Return the interval of a weighted sum of means; `drawn` has a row for each draw of a group.
+
+    None if none is valid. The distances to the mean are multiplied by `wider`.
+    """
+    import numpy as np  # noqa: PLC0415 - as above
+
+    middle, error = (float(value[0]) for value in _mean_and_error(observed, weights))
     means, errors = _mean_and_error(drawn, weights)
-    if error[0] <= _TIE * (1 + abs(float(mean[0]))):  # equal values, up to rounding
+    if error <= _TIE * (1 + abs(middle)):  # equal values, up to rounding
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
         studentized = np.where(
-            errors > 0,
-            (means - mean) / errors,
-            np.where(means == mean, 0.0, np.inf * (means - mean)),
+            errors > _SPREAD_MIN * error,
+            (means - middle) / errors,
+            np.where(means == middle, 0.0, np.inf * (means - middle)),
         )
-    low, high = np.quantile(
-        studentized, [(1 - confidence) / 2, (1 + confidence) / 2], method="inverted_cdf"
-    )
-    if not (np.isfinite(low) and np.isfinite(high)):
+    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    low, high = map(float, np.quantile(studentized, tails, method="inverted_cdf"))
+    if not (isfinite(low) and isfinite(high)):
         return None
-    middle, unit = float(mean[0]), float(error[0])
-    return ConfidenceInterval(
-        middle - float(high) * unit, middle - float(low) * unit, BOOTSTRAP, confidence
-    )
+    low, high = middle - high * error * wider, middle - low * error * wider
+    return ConfidenceInterval(low, high, BOOTSTRAP, confidence)
 
 
 def _mean_and_error(groups: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
