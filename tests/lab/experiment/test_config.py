@@ -180,7 +180,7 @@ def test_an_arm_becomes_a_run_with_its_overlay(tmp_path):
 
     assert (tmp_path / "exp/arms/base/CLAUDE.md").read_text() == "Be brief."
     assert run.load_project_settings
-    assert run.pre_run_commands[0].command.startswith("cp -R ")
+    assert "cp -R " in run.pre_run_commands[0].command
     assert (run.system_prompt, run.max_budget_usd) == ("Hello.", 0.5)
     assert run.tags == ("experiment:exp", "task:one", "arm:base")
 

@@ -13,7 +13,7 @@ from support.cpu_time import measure_cpu
 from support.experiments import experiment_file, flightlog, git, harness, report, start
 from support.labs import lines
 from support.pages import WEB_ROOT, running
-from support.waiting import until
+from support.waiting import alive, until
 
 
 def results(root):
@@ -75,6 +75,95 @@ def test_a_corrected_file_runs_again_if_only_its_setup_failed(tmp_path):
     assert "run the file again" in failed.err
     assert (ran.code, report(tmp_path)["done"]) == (0, 2), ran.err
     assert (again.code, "resume prices" in again.err) == (75, True)
+
+
+def test_a_setup_that_takes_too_long_ends_with_all_it_started(tmp_path):
+    path = experiment_file(tmp_path)
+    data = json.loads(path.read_text())
+    slow = {"setup": "sleep 600 & echo $! > pid; wait", "setup_timeout_seconds": 1}
+    path.write_text(json.dumps(data | {"tasks": [data["tasks"][0] | slow]}))
+
+    ran = harness(tmp_path, "experiment", "run", str(path))
+
+    (pid,) = (tmp_path / "runs").rglob("pid")
+    assert "failed with 124" in ran.err
+    assert not alive(int(pid.read_text()))
+
+
+def run_once(root, changes, task=None, **arm):
+    """Run one task with one arm, each with changes, and return the cell of the report."""
+    path = experiment_file(root, attempts=1)
+    data = json.loads(path.read_text())
+    task = data["tasks"][0] | (task or {}) | {"verifiers": changes}
+    data |= {"primary": "", "tasks": [task], "arms": [data["arms"][0] | arm]}
+    path.write_text(json.dumps(data))
+    ran = harness(root, "experiment", "run", str(path))
+    assert ran.code == 0, ran.err
+    (cell,) = report(root)["cells"]
+    return cell
+
+
+def test_whatever_a_verifier_prints_gives_a_result(tmp_path):
+    outputs = {
+        "deep": "'{\"a\":' + '[' * 1500 + ']' * 1500 + '}'",
+        "long": "'{\"score\": 1' + '0' * 400 + '}'",
+        "half": '\'{"a\\\\ud83d": 1, "score": 0.5}\'',
+        "none": '\'{"score": NaN, "other": 2}\'',
+    }
+    checks = [{"name": name, "python": f"print({text})"} for name, text in outputs.items()]
+
+    scores = run_once(tmp_path, checks)["scores"]
+
+    assert [scores[name] for name in outputs] == [1, None, 0.5, None]
+    assert scores["none.other"] == 2
+
+
+def test_hidden_files_replace_links_and_stay_in_the_work_tree(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "elsewhere").mkdir()
+    script = tmp_path / "check.sh"
+    script.write_text("#!/bin/sh\ntest -f result.txt\n")
+    script.chmod(0o755)
+    look = f"ln -s /dev/null a.py; ln -s {tmp_path}/mine b.py; ln -s {tmp_path}/elsewhere c"
+    bash = {"blocks": [{"tool": "Bash", "input": {"command": f"{look}; echo bad > result.txt"}}]}
+    names = ("a.py", "b.py", "c/d.py")
+    checks = [{"command": f"python3 {name}", "files": {name: "hidden.py"}} for name in names]
+    checks.append({"command": "./check.sh", "files": {"check.sh": "check.sh"}})
+
+    cell = run_once(tmp_path, checks, scenario={"rules": [{"replies": [bash, {"text": "Done."}]}]})
+
+    assert list(cell["passed"].values()) == [False, False, False, True]
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_files_of_an_arm_are_not_written_through_links(tmp_path):
+    (tmp_path / "mine.md").write_text("mine")
+    setup = (
+        f"mkdir .claude; ln -s {tmp_path}/mine.md CLAUDE.md; ln -s ../../mine .claude/settings.json"
+    )
+    check = "grep -q Brief CLAUDE.md && grep -q LANG .claude/settings.json && test ! -L CLAUDE.md"
+    arm = {"claude_md": "Brief.", "settings": {"env": {"LANG": "C"}}}
+
+    cell = run_once(tmp_path, [check], {"setup": setup}, **arm)
+
+    assert cell["has_passed"]
+    assert (tmp_path / "mine.md").read_text() == "mine"
+
+
+def test_an_address_of_a_repository_is_read_or_its_failure_explained(tmp_path):
+    path = experiment_file(tmp_path, attempts=1)
+    data = json.loads(path.read_text())
+    task = data["tasks"][0]
+    here = {"repo": f"file://{tmp_path}/shop", "commit": task["commit"][:8]}
+    path.write_text(json.dumps(data | {"tasks": [task | here]}))
+    ran = harness(tmp_path, "experiment", "run", str(path))
+    path.write_text(json.dumps(data | {"tasks": [task | {"repo": "http://127.0.0.1:9/shop"}]}))
+    failed = harness(tmp_path, "experiment", "run", str(path), "--name", "other")
+
+    assert ran.code == 0, ran.err
+    assert f"http://127.0.0.1:9/shop {task['commit']} cannot be fetched" in failed.err
+    assert "the whole hash of a commit" in failed.err
 
 
 @pytest.mark.parametrize("ending", ["sys.exit(0)", "os._exit(0)"])

@@ -347,7 +347,7 @@ def _read_text(path: Path) -> str:
 
 
 def _absolute_path(folder: Path, written: Any) -> str:
-    text = str(written)
+    text = str(written).removeprefix("file://")
     is_address = "://" in text or re.match(r"[\w.-]+@[\w.-]+:", text) is not None
     return text if is_address else str((folder / Path(text).expanduser()).resolve())
 

@@ -184,7 +184,7 @@ def comparison_table(report: ExperimentReport) -> tuple[list[str], list[list[str
 
 def _format_difference(comparison: scores.ArmComparison, value: float) -> str:
     if comparison.is_share:
-        return f"{100 * value:+.0f} points"
+        return f"{round(100 * value):+d} points"
     return f"{'+' if value > 0 else ''}{format_amount(comparison.outcome, value)}"
 
 

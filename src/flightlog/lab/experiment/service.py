@@ -262,15 +262,15 @@ def score_run(run: RunStore, cell: Cell) -> AttemptScored:
 
 def _read_scores(name: str, output: str, *, passed: bool) -> dict[str, float]:
     """Return the numbers in a verifier's last line, if that is a JSON object, else pass or fail."""
-    lines = output.strip().splitlines()
-    try:
-        found: Any = json.loads(lines[-1]) if lines and lines[-1].lstrip().startswith("{") else {}
-    except ValueError:
+    last = output.strip().rpartition("\n")[2].lstrip()
+    try:  # a number without end is infinite: stored as unknown
+        found: Any = json.loads(last, parse_int=float) if last.startswith("{") else {}
+    except (ValueError, RecursionError):
         found = {}
     numbers = {
-        key: float(value)
-        for key, value in (found.items() if isinstance(found, dict) else ())
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        key: value
+        for key, value in found.items()
+        if isinstance(value, float) and key.isprintable()  # half a character is not
     }
     own = numbers.pop("score", float(passed))
     return {name: own} | {f"{name}.{key}"[:80]: value for key, value in list(numbers.items())[:20]}

@@ -34,6 +34,7 @@ from flightlog.lab.runner.commands import run_with_timeout
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT
+from flightlog.model.text import one_line
 from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
 from flightlog.store.directories import copy_tree, create_dir, remove_tree
 from flightlog.store.files import create_file, ensure_dir, replace_file, resolve_inside
@@ -47,19 +48,30 @@ _OUTPUT_SHOWN = 400  # characters of a failed setup command, in its error
 _PLAIN_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL")
 # Settings of a run that carry what an arm says, under the run's own names.
 _RUN_SETTINGS = ("effort", "args", "mcp_config")
+# Not through links of the task's directory: they may lead to files of the person.
+_OVERLAY_COMMAND = '(cd {0} && find .) | while read -r name; do [ ! -L "$name" ] || rm "$name"; done; cp -R {0}/. .'
 # Run by Python in isolated mode (-I), so a module of the work tree cannot replace a library's. CHECK
 # becomes what is checked, as JSON.
 _VERIFIER = r"""
 import json, os, re, shutil, subprocess, sys, tempfile
 check = json.loads(CHECK)
 work = os.environ["HARNESS_WORK_DIR"]
+top = os.path.realpath(work)
+def place(source, path):  # a link that the attempt left would lead the check elsewhere
+    parent = os.path.realpath(os.path.dirname(path))
+    if os.path.commonpath([top, parent]) != top:
+        sys.exit(path + " leads out of the work tree")
+    if os.path.lexists(path):
+        os.remove(path)
+    shutil.copyfile(source, path)
+    shutil.copymode(source, path)
 for target, source in check["files"].items():
     path = os.path.join(work, target)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if os.path.isdir(source):
-        shutil.copytree(source, path, dirs_exist_ok=True)
+        shutil.copytree(source, path, dirs_exist_ok=True, copy_function=place)
     else:
-        shutil.copyfile(source, path)
+        place(source, path)
 kept = {name: os.environ[name] for name in check["variables"] if name in os.environ}
 def fill(match):
     return os.environ.get(match[1], "") if match[1] in check["variables"] else ""
@@ -148,7 +160,11 @@ def _check_out(repo: str, commit: str, folder: Path) -> None:
     create_dir(folder)
     git = PersonGit(folder)
     git.run_git("init", "--quiet", "--initial-branch=main").require_success()
-    git.run_git("fetch", "--quiet", "--no-tags", repo, commit).require_success()
+    fetched = git.run_git("fetch", "--quiet", "--no-tags", repo, commit)
+    if fetched.exit_code:
+        reason = one_line(fetched.stderr.strip(), 300)
+        hint = "an address needs the whole hash of a commit, or a branch or tag"
+        raise Unavailable(f"{repo} {commit} cannot be fetched: {reason}", hint=hint)
     git.run_git("reset", "--quiet", "--hard", "FETCH_HEAD").require_success()
 
 
@@ -210,7 +226,8 @@ def _copy_file(source: Path, target: Path) -> Path:
         copy_tree(source, target)
     else:
         ensure_dir(target.parent)
-        replace_file(target, source.read_bytes(), durable=False)
+        mode = source.stat().st_mode & 0o777
+        replace_file(target, source.read_bytes(), durable=False, mode=mode)
     return target
 
 
@@ -240,7 +257,7 @@ def build_run_config(
         "session_timeout_seconds": task.timeout_seconds,
         "memory_file": None,
         "load_project_settings": bool(arm.claude_md or arm.settings),
-        "pre_run_commands": [{"command": f"cp -R {shlex.quote(str(overlay))}/. ."}]
+        "pre_run_commands": [{"command": _OVERLAY_COMMAND.format(shlex.quote(str(overlay)))}]
         if overlay.is_dir()
         else [],
         "verifiers": [
@@ -263,7 +280,7 @@ def undo_overlay(
     commands = []
     for name in sorted(own - other):
         source, target = shlex.quote(str(folder / name)), shlex.quote(name)
-        commands.append(CommandConfig(f"cp {source} {target} 2>/dev/null || rm -f {target}"))
+        commands.append(CommandConfig(f"rm -f {target}; cp {source} {target} 2>/dev/null || :"))
     return tuple(commands)
 
 

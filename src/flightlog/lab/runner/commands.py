@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flightlog.agents.claude_code.driver import clean_environment
+from flightlog.agents.process import terminate
 from flightlog.lab.config import CommandConfig, VerifierConfig
 from flightlog.lab.events import CommandRan, SessionVerified
 from flightlog.lab.runner.context import RunContext
@@ -61,22 +62,24 @@ class CommandResult(NamedTuple):
 def run_with_timeout(
     arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float
 ) -> CommandResult:
-    """Run a command until it ends or times out (exit code 124)."""
+    """Run a command until it ends or times out (exit code 124); then what it started ends, too."""
     started = time.monotonic()
     try:
-        done = subprocess.run(
+        with subprocess.Popen(
             arguments,
             cwd=cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=timeout_s,
-            check=False,
-        )
-        code, output = done.returncode, done.stdout
+        ) as process:
+            try:
+                output, code = process.communicate(timeout=timeout_s)[0], process.returncode
+            except BaseException:  # Ctrl-C, too: what the command started ends with it
+                terminate(process, 0)
+                raise
     except subprocess.TimeoutExpired as error:
-        code, output = TIMED_OUT, error.stdout or b""
+        code, output = TIMED_OUT, error.output or b""
     except OSError as error:
         code, output = 127, str(error).encode()
     text = output.decode("utf-8", "replace")[-_OUTPUT_CHARS_MAX:]
