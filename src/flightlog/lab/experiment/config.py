@@ -277,10 +277,8 @@ def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     path = (folder / str(entry["from"])).resolve()
     if set(entry) != {"from"}:
         raise Misconfigured("a task list of another file has only `from`", hint="- from: FILE")
-    try:
-        data = load_mapping(path.read_text("utf-8", "replace"), *_EXPERIMENT)
-    except (FileNotFoundError, IsADirectoryError):
-        raise NotFound(f"no such task file: {path}", hint="name a YAML file with tasks") from None
+    text = read_text(path, "task file", "name a YAML file with tasks")
+    data = load_mapping(text, *_EXPERIMENT)
     tasks = [_resolve_task(task, path.parent) for task in _list_field(data, "tasks")]
     return [task | {"source": str(path)} for task in tasks]
 
@@ -335,15 +333,16 @@ def _resolve_arm(data: Any, folder: Path) -> Any:
         arm["scenario"] = msgspec.to_builtins(load_scenario(folder / arm["scenario"]))
     for key in ("claude_md", "system_prompt"):
         if str(name := arm.get(key, "")).startswith("@"):
-            arm[key] = _read_text(folder / str(name)[1:])
+            arm[key] = read_text(folder / str(name)[1:], "file", "write @ before its name")
     return arm
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path, what: str, hint: str) -> str:
+    """Return the text of a file; raise NotFound with a hint, calling it `what`, if there is none."""
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8", "replace")
     except (FileNotFoundError, IsADirectoryError):
-        raise NotFound(f"no such file: {path}", hint="write @ before the name of a file") from None
+        raise NotFound(f"no such {what}: {path}", hint=hint) from None
 
 
 def _absolute_path(folder: Path, written: Any) -> str:

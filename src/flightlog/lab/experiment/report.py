@@ -333,13 +333,9 @@ def _render(template: str, **values: Any) -> str:
         trim_blocks=True,
         finalize=lambda value: make_inert(value) if type(value) is str else value,
     )
-    functions: list[Callable[..., Any]] = [
-        arm_table,
-        comparison_table,
-        difference_table,
-        grid_table,
-    ]
-    functions += [describe_progress, difference_limit, draw_interval, format_amount, one_line]
+    functions: list[Callable[..., Any]] = [arm_table, comparison_table, difference_table]
+    functions += [grid_table, describe_progress, difference_limit, draw_interval]
+    functions += [format_amount, one_line]
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters |= {"code": inline_code}
     environment.filters["md"] = lambda text: escape_markdown(text.replace("|", "¦"), 2_000)

@@ -103,11 +103,9 @@ def estimate_arm(
 ) -> ArmEstimate:
     own = [attempt for attempt in attempts if attempt.arm == name]
     outcome = config.pass_outcome
-    passes = {
-        task: [float(attempt.passed[outcome]) for attempt in own if attempt.task == task and outcome in attempt.passed]
-        for task in {attempt.task for attempt in own}
-    }  # fmt: skip
-    passes = {task: values for task, values in passes.items() if values}
+    passes: dict[str, list[float]] = {}
+    for attempt in (attempt for attempt in own if outcome in attempt.passed):
+        passes.setdefault(attempt.task, []).append(float(attempt.passed[outcome]))
     costs = [cost for attempt in own if (cost := attempt.scores.get("cost_usd")) is not None]
     counts = [len(values) for values in passes.values()]
     ks = range(1, min(counts) + 1) if counts else ()
@@ -198,7 +196,7 @@ def _bootstrap_tasks(
     )
     drawn = np.take_along_axis(drawn, rng.integers(0, tasks, drawn.shape), axis=1)
     wider = 1 + 2 / tasks  # simulated for 8 to 20 tasks of lopsided costs
-    interval = inference.studentized_interval([observed], [drawn], (1.0,), wider=wider)
+    interval = inference.studentized_interval([observed], [drawn], (1.0,), wider)
     return interval and replace(interval, method=RESAMPLED)
 
 

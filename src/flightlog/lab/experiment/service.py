@@ -26,6 +26,7 @@ from flightlog.lab.experiment.config import (
     ExperimentConfig,
     arm_differences,
     parse_experiment,
+    read_text,
     resolve_references,
 )
 from flightlog.lab.experiment.store import (
@@ -79,11 +80,8 @@ class CellResult(Struct, frozen=True):
 
 def read_experiment(runtime: Runtime, path: Path, name: str = "") -> tuple[ExperimentConfig, str]:
     """Read an experiment file and check what can be checked before anything is paid."""
-    try:
-        text = path.read_text("utf-8", "replace")
-    except (FileNotFoundError, IsADirectoryError):
-        hint = "name a YAML file: flightlog lab experiment run --help"
-        raise NotFound(f"no such experiment file: {path}", hint=hint) from None
+    hint = "name a YAML file: flightlog lab experiment run --help"
+    text = read_text(path, "experiment file", hint)
     if name and not is_safe(name):
         raise Invalid("a name is letters, digits, '.', '_' and '-'", hint="choose another --name")
     config = parse_experiment(text, path.resolve().parent, path.stem)
@@ -196,14 +194,13 @@ def run_sent_cell(runtime: Runtime, payload: bytes) -> bytes:
     experiment = ExperimentStore(Path(job.experiment), runtime)
     run = _run_cell(runtime, experiment, job)
     attempt = run.state.last_attempt("session_01")
+    if _has_result(attempt):
+        return msgspec.json.encode(CellResult(score_run(run, job.cell)))
     reason = attempt.stop_reason if attempt else ""
-    if attempt is None or attempt.end is None or reason in _NO_RESULT:
-        error = attempt.end.error if attempt and attempt.end else ""
-        if reason == "budget_exhausted":
-            set_aside(run.path, experiment.path / BEFORE)
-        result = CellResult(None, reason or "interrupted", error, run.state.spent_usd)
-    else:
-        result = CellResult(score_run(run, job.cell))
+    error = attempt.end.error if attempt and attempt.end else ""
+    if reason == "budget_exhausted":
+        set_aside(run.path, experiment.path / BEFORE)
+    result = CellResult(None, reason or "interrupted", error, run.state.spent_usd)
     return msgspec.json.encode(result)
 
 
@@ -218,12 +215,15 @@ def _run_cell(runtime: Runtime, experiment: ExperimentStore, job: CellJob) -> Ru
         return start_run(path, replace(config, run_name=path.name), environment)
     run = RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     attempt = run.state.last_attempt("session_01")
-    has_result = (
-        attempt is not None and attempt.end is not None and attempt.stop_reason not in _NO_RESULT
-    )
-    if has_result and run.state.end is not None:
+    if _has_result(attempt) and run.state.end is not None:
         return run
-    return continue_run(run, environment, again=attempt is not None and not has_result)
+    return continue_run(run, environment, again=attempt is not None and not _has_result(attempt))
+
+
+def _has_result(attempt: SessionAttempt | None) -> bool:
+    if attempt is None or attempt.end is None:
+        return False
+    return attempt.stop_reason not in _NO_RESULT
 
 
 def score_run(run: RunStore, cell: Cell) -> AttemptScored:
@@ -237,11 +237,9 @@ def score_run(run: RunStore, cell: Cell) -> AttemptScored:
         scores |= _read_scores(verified.name, verified.output, passed=verified.passed)
     steps = reader.own_steps()
     session = reader.session
-    threads = [steps] + [
-        [step for turn in subagent.turns for step in turn.steps]
-        for subagent in (session.subagents if session else ())
-    ]
-    every = [step for thread in threads for step in thread]
+    subagents = session.subagents if session else ()
+    theirs = (step for each in subagents for turn in each.turns for step in turn.steps)
+    every = [*steps, *theirs]
     calls = [call for step in every for call in step.tool_calls]
     scores |= {
         "cost_usd": attempt.counts.cost_usd if attempt.counts else None,
@@ -256,8 +254,7 @@ def score_run(run: RunStore, cell: Cell) -> AttemptScored:
         actions.append((key, one_line(action.label, _LABEL_CHARS)))
     ended = (run.name, attempt.session_id, attempt.stop_reason)
     error = one_line(attempt.end.error, 300) if attempt.end else ""
-    spent = run.state.spent_usd
-    return AttemptScored(*cell, *ended, passed, scores, spent, tuple(actions), error)
+    return AttemptScored(*cell, *ended, passed, scores, run.state.spent_usd, tuple(actions), error)
 
 
 def _read_scores(name: str, output: str, *, passed: bool) -> dict[str, float]:

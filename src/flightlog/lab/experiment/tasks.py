@@ -226,8 +226,7 @@ def _copy_file(source: Path, target: Path) -> Path:
         copy_tree(source, target)
     else:
         ensure_dir(target.parent)
-        mode = source.stat().st_mode & 0o777
-        replace_file(target, source.read_bytes(), durable=False, mode=mode)
+        replace_file(target, source.read_bytes(), durable=False, mode=source.stat().st_mode & 0o777)
     return target
 
 
@@ -277,11 +276,9 @@ def undo_overlay(
     own, other = (
         {name for name in OVERLAY if (experiment / ARMS / arm / name).is_file()} for arm in arms
     )
-    commands = []
-    for name in sorted(own - other):
-        source, target = shlex.quote(str(folder / name)), shlex.quote(name)
-        commands.append(CommandConfig(f"rm -f {target}; cp {source} {target} 2>/dev/null || :"))
-    return tuple(commands)
+    pairs = ((shlex.quote(str(folder / name)), name) for name in sorted(own - other))
+    undo = "rm -f {1}; cp {0} {1} 2>/dev/null || :"
+    return tuple(CommandConfig(undo.format(*pair)) for pair in pairs)
 
 
 def _run_verifier(

@@ -53,14 +53,14 @@ _TIE = 1e-9  # relative: equal distances may differ by rounding
 _SPREAD_MIN = 0.01  # of the observed error; a draw with less has as good as equal values
 
 
-def has_enough_samples(counts: Iterable[int], width: float, confidence: float = 0.95) -> bool:
+def has_enough_samples(counts: Iterable[int], width: float) -> bool:
     """Return whether each share in `counts` is known to `width`, with at least five samples."""
     hits = list(counts)
     n = sum(hits)
     if n < STOPPING_SAMPLES_MIN:
         return False
     # The share nearest to one half has the widest interval, so it alone decides.
-    low, high = sequential_interval(min(hits, key=lambda count: abs(2 * count - n)), n, confidence)
+    low, high = sequential_interval(min(hits, key=lambda count: abs(2 * count - n)), n)
     return high - low <= width
 
 
@@ -137,30 +137,26 @@ class HitCount(Struct, frozen=True):
         return self.count / self.n
 
 
-def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
+def share_interval(count: HitCount) -> ConfidenceInterval:
     if count.is_stopped_early:
-        return ConfidenceInterval(
-            *sequential_interval(count.count, count.n, confidence), ALWAYS, confidence
-        )
-    return ConfidenceInterval(*wilson_bounds(count.count, count.n, confidence), WILSON, confidence)
+        return ConfidenceInterval(*sequential_interval(count.count, count.n), ALWAYS)
+    return ConfidenceInterval(*wilson_bounds(count.count, count.n), WILSON)
 
 
-def difference_interval(
-    one: HitCount, other: HitCount, confidence: float = CONFIDENCE
-) -> ConfidenceInterval:
+def difference_interval(one: HitCount, other: HitCount) -> ConfidenceInterval:
     """Return the interval of the difference of two shares, the second minus the first."""
     if one.is_stopped_early or other.is_stopped_early:
-        half = (1 + confidence) / 2  # Bonferroni: each may fail half as often.
+        half = (1 + CONFIDENCE) / 2  # Bonferroni: each may fail half as often.
         a, b = (sequential_interval(count.count, count.n, half) for count in (one, other))
-        return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
+        return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH)
     (low_one, high_one), (low_other, high_other) = (
-        wilson_bounds(count.count, count.n, confidence) for count in (one, other)
+        wilson_bounds(count.count, count.n) for count in (one, other)
     )
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
     above = hypot(high_other - other.share, one.share - low_one)
     low = max(difference - below, -1.0)
-    return ConfidenceInterval(low, min(difference + above, 1.0), NEWCOMBE, confidence)
+    return ConfidenceInterval(low, min(difference + above, 1.0), NEWCOMBE)
 
 
 class MeanEstimate(Struct, frozen=True):
@@ -171,36 +167,23 @@ class MeanEstimate(Struct, frozen=True):
     interval: ConfidenceInterval | None
 
 
-def estimate_mean(
-    values: Sequence[float], seed: int, confidence: float = CONFIDENCE
-) -> MeanEstimate | None:
+def estimate_mean(values: Sequence[float], seed: int) -> MeanEstimate | None:
     if not values:
         return None
-    interval = _bootstrap_interval([values], seed, confidence)
+    has_enough = len(values) >= SAMPLES_MIN
+    interval = weighted_interval([values], (1.0,), seed) if has_enough else None
     return MeanEstimate(fmean(values), len(values), interval)
 
 
-def estimate_difference(
-    one: Sequence[float], other: Sequence[float], seed: int, confidence: float = CONFIDENCE
-) -> MeanEstimate:
+def estimate_difference(one: Sequence[float], other: Sequence[float], seed: int) -> MeanEstimate:
     """Return the second mean minus the first, and its interval."""
-    interval = _bootstrap_interval([one, other], seed, confidence)
+    has_enough = min(len(one), len(other)) >= SAMPLES_MIN
+    interval = weighted_interval([one, other], (-1.0, 1.0), seed) if has_enough else None
     return MeanEstimate(fmean(other) - fmean(one), len(one) + len(other), interval)
 
 
-def _bootstrap_interval(
-    groups: Sequence[Sequence[float]], seed: int, confidence: float
-) -> ConfidenceInterval | None:
-    if any(len(group) < SAMPLES_MIN for group in groups):
-        return None
-    return weighted_interval(groups, (-1.0, 1.0)[-len(groups) :], seed, confidence)
-
-
 def weighted_interval(
-    groups: Sequence[Sequence[float]],
-    weights: Sequence[float],
-    seed: int,
-    confidence: float = CONFIDENCE,
+    groups: Sequence[Sequence[float]], weights: Sequence[float], seed: int
 ) -> ConfidenceInterval | None:
     """Return the interval of the weighted sum of the groups' means, if one is valid."""
     if any(len(group) < 2 for group in groups):  # one value has no spread
@@ -213,16 +196,12 @@ def weighted_interval(
         sample[rng.integers(0, len(sample), (BOOTSTRAP_DRAWS, len(sample)))] for sample in samples
     ]
     observed = [sample[None, :] for sample in samples]
-    return studentized_interval(observed, drawn, weights, confidence=confidence)
+    # Few values have less spread than those that they stand for; simulated for lopsided costs.
+    return studentized_interval(observed, drawn, weights, 1 + 1 / sum(map(len, samples)))
 
 
 def studentized_interval(
-    observed: Sequence[Any],
-    drawn: Sequence[Any],
-    weights: Sequence[float],
-    *,
-    confidence: float = CONFIDENCE,
-    wider: float = 1.0,
+    observed: Sequence[Any], drawn: Sequence[Any], weights: Sequence[float], wider: float
 ) -> ConfidenceInterval | None:
     """Return the interval of a weighted sum of means; `drawn` has a row for each draw of a group.
 
@@ -240,12 +219,12 @@ def studentized_interval(
             (means - middle) / errors,
             np.where(means == middle, 0.0, np.inf * (means - middle)),
         )
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
     low, high = map(float, np.quantile(studentized, tails, method="inverted_cdf"))
     if not (isfinite(low) and isfinite(high)):
         return None
     low, high = middle - high * error * wider, middle - low * error * wider
-    return ConfidenceInterval(low, high, BOOTSTRAP, confidence)
+    return ConfidenceInterval(low, high, BOOTSTRAP)
 
 
 def _mean_and_error(groups: Sequence[Any], weights: Sequence[float]) -> tuple[Any, Any]:
