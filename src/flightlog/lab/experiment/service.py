@@ -238,8 +238,8 @@ def score_run(run: RunStore, cell: Cell) -> AttemptScored:
     steps = reader.own_steps()
     session = reader.session
     subagents = session.subagents if session else ()
-    theirs = (step for each in subagents for turn in each.turns for step in turn.steps)
-    every = [*steps, *theirs]
+    turns = (turn for subagent in subagents for turn in subagent.turns)
+    every = [*steps, *(step for turn in turns for step in turn.steps)]
     calls = [call for step in every for call in step.tool_calls]
     scores |= {
         "cost_usd": attempt.counts.cost_usd if attempt.counts else None,
