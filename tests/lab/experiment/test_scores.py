@@ -105,6 +105,20 @@ def test_intervals_cover_the_truth_in_over_93_of_100(kind, size):
     assert min(covered.values()) >= 0.93 * COVERAGE_EXPERIMENTS, covered
 
 
+def test_intervals_cover_where_a_kind_of_task_may_be_missing():
+    rng = np.random.default_rng(12)
+    config = experiment(10, 10)
+    covered = 0
+
+    for _ in range(COVERAGE_EXPERIMENTS):
+        chances = np.where(rng.random(10) < 0.87, 0.95, 0.05)
+        scored = attempts_of(rng, config, {"base": chances, "other": chances})
+        interval = estimate_arm(config, scored, "base").interval
+        covered += interval.low <= 0.87 * 0.95 + 0.13 * 0.05 <= interval.high
+
+    assert covered >= 0.93 * COVERAGE_EXPERIMENTS, covered
+
+
 @pytest.mark.parametrize("size", [(1, 20), (4, 5), (20, 3)])
 def test_equal_arms_give_a_false_finding_in_at_most_5_of_100(size):
     rng = np.random.default_rng(2)

@@ -152,6 +152,8 @@ def _effective_count(share: float, values: Values) -> float:
     spread = variance([fmean(row) for row in values.values()]) / tasks
     if not spread:
         return tasks  # tasks may be all or nothing: then attempts at one of them add nothing
+    # Two more tasks may be of a kind not seen yet: always passed, or never.
+    spread += 2 * share * (1 - share) / tasks**2
     return min(count, share * (1 - share) / spread) * (_Z / _t_quantile(tasks - 1)) ** 2
 
 
@@ -336,9 +338,7 @@ def deciding_step(attempt: AttemptScored, others: Sequence[AttemptScored], outco
     own = [(other, other.passed.get(outcome)) for other in others if other.task == attempt.task]
     answers = {None, attempt.passed.get(outcome)}
     opposite = [other.actions for other, passed in own if passed not in answers]
-    for at, (key, _) in enumerate(attempt.actions):
-        if not opposite:
-            break
+    for at, (key, _) in enumerate(attempt.actions if opposite else ()):
         opposite = [path for path in opposite if len(path) > at and path[at][0] == key]
         if not opposite:
             return at + 1
