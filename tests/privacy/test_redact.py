@@ -216,6 +216,21 @@ def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
     assert not any(name in line for line in done for name in (b"acme", b"bob", b"eve", b"ann"))
 
 
+class Reaching(Redactor):
+    """A redactor that finds one value across the end of a document, as for wrapped values."""
+
+    def redact_once(self, data):
+        return super().redact_once(data.replace(b"begin\0end", b"<secret:x:0a1b2c>"))
+
+
+def test_a_value_across_two_documents_loses_and_moves_no_other():
+    documents = [b"/home/alice/a", b"begin", b"end", b"a\0b", b"/home/alice/b", b"last"]
+
+    done = Reaching(KEY).redact_each_once(documents)
+
+    assert done == [b"~/a", b"begin", b"end", b"a\0b", b"~/b", b"last"]
+
+
 def test_a_masked_value_shows_at_most_four_characters():
     assert mask_value(b"abcdefghijklmnopqrstuvwxyz") == "abcd" + "*" * 12
     assert mask_value(b"hunter2") == "*******"

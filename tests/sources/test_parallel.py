@@ -2,6 +2,8 @@ import os
 import signal
 import threading
 
+import pytest
+
 from flightlog.agents.claude_code.scan import scan_usage, scan_usage_mapped
 from flightlog.model.session import SessionFile
 from flightlog.sources import workers
@@ -91,3 +93,11 @@ def test_a_child_that_ends_early_costs_no_rows(tmp_path):
     scans = scan_files(deadly, workers=2)
 
     assert rows_of(scans) == rows_of(scan_usage(read.file) for read in reads)
+
+
+def test_work_that_stops_an_iteration_does_not_drop_what_is_left():
+    def work(name):
+        return next(iter(())) if name == "bad" else name
+
+    with pytest.raises(RuntimeError):
+        list(workers.map_forked({"bad": 2, "good": 1}, work, bytes.decode, str))

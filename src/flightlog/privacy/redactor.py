@@ -179,11 +179,11 @@ class Redactor:
         """Return each document after one round, searched together with NULs between them."""
         # A document that contains a NUL cannot be searched among others.
         together = [document for document in documents if b"\0" not in document]
-        after = iter(self.redact_once(b"\0".join(together)).split(b"\0"))
-        return [
-            self.redact_once(document) if b"\0" in document else next(after)
-            for document in documents
-        ]
+        after = self.redact_once(b"\0".join(together)).split(b"\0")
+        if len(after) != len(together):  # a value was found across the end of a document
+            return list(map(self.redact_once, documents))
+        rest = iter(after)
+        return [self.redact_once(one) if b"\0" in one else next(rest) for one in documents]
 
     def replace_home_dirs(self, data: bytes) -> bytes:
         """Return `data` with the home directories that were already seen replaced."""

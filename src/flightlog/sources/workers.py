@@ -102,7 +102,7 @@ def map_forked(
             for result in run_forked(len(part), work_on, decode, workers):
                 missing.pop(name_of(result), None)
                 yield result
-    yield from map(work, missing)
+    yield from (work(name) for name in missing)
 
 
 def run_in_child(work: Callable[..., T], *args: object) -> T:

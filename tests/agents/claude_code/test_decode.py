@@ -111,6 +111,14 @@ def test_value_that_is_not_a_record_decodes_to_none(line):
     assert decode_record(line) is None
 
 
+def test_an_attachment_of_2_1_90_is_known_though_not_recorded():
+    attached = {"type": "companion_intro", "name": "Moss", "species": "owl"}
+
+    event = decode_event({"type": "attachment", "attachment": attached})
+
+    assert event == entries.ContextInjected("companion_intro", "", {})
+
+
 def test_an_unknown_type_is_kept_by_name_and_fields():
     assert decode_event({"type": "hologram", "beam": 1, "uuid": "x"}) == entries.UnknownRecord(
         "hologram", ("beam", "type", "uuid")

@@ -50,6 +50,7 @@ def make_tool_result(content="done", **fields):
         ('<teammate-message teammate_id="t">done', {}, PromptKind.TASK),
         ("Unknown skill: deploy", {}, PromptKind.COMMAND_OUTPUT),
         ("Unknown skill: what is that?", {}, PromptKind.HUMAN),
+        ("Commands are in the form `/command [args]`", {}, PromptKind.COMMAND_OUTPUT),
         ("Tool loaded.", {}, PromptKind.CLIENT),
         ("Operation stopped by hook: no", {}, PromptKind.HOOK),
         ("<local-command-stdout>x</local-command-stdout>", {}, PromptKind.COMMAND_OUTPUT),

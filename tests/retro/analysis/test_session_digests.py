@@ -3,10 +3,13 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from flightlog.archive.archive import Archive
 from flightlog.model.addresses import parse_address
+from flightlog.retro.analysis.findings import collect_findings
 from flightlog.retro.analysis.session_digests import digest_session
+from flightlog.retro.state import Preferences
 from retro.planted_sessions import Scene, plant_sessions
 from support.fresh import seeds
 from support.recordings import archive
@@ -80,6 +83,30 @@ def test_failure_signature_ignores_numbers_and_directories(tmp_path):
     first, second, third = digest(tmp_path, tell).failures
 
     assert first.key == second.key != third.key
+
+
+def test_failures_that_differ_only_in_signs_are_one_finding(tmp_path):
+    """Two findings with one id ended `retro analyze` over 792 public sessions."""
+    words = [
+        "fatal: pathspec data did not match",
+        "fatal: pathspec data/ did not match",
+        "\u2717\u2717",
+    ]
+    digests = []
+    for number in range(4):
+
+        def tell(scene, text=words[number % 2]):
+            scene.ask("Run it")
+            scene.call("Bash", {"command": "run a"}, text, fails=True)
+            scene.call("Bash", {"command": "run b"}, words[2], fails=True)
+
+        digests.append(replace(digest(tmp_path / str(number), tell), id=f"s{number}"))
+
+    failures = [
+        one for one in collect_findings(digests, Preferences()) if one.kind == "failure again"
+    ]
+
+    assert sorted((one.label, one.count) for one in failures) == [(words[0], 4), (words[2], 4)]
 
 
 def test_failure_text_is_the_line_that_names_the_error(tmp_path):

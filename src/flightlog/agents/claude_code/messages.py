@@ -31,6 +31,7 @@ _MARKS = (
     ("<local-command-stderr>", PromptKind.COMMAND_OUTPUT),
     ("<bash-stdout>", PromptKind.COMMAND_OUTPUT),
     ("<bash-stderr>", PromptKind.COMMAND_OUTPUT),
+    ("Commands are in the form `/command [args]`", PromptKind.COMMAND_OUTPUT),
     ("<command-name>", PromptKind.COMMAND),
     ("<command-message>", PromptKind.COMMAND),
     ("<bash-input>", PromptKind.COMMAND),

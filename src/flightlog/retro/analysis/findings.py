@@ -164,7 +164,8 @@ def _has_outcome(digest: ConversationDigest) -> bool:
 def _repetition_pattern(kind: str, words: str, repeated: Repetition) -> Pattern:
     conversations = pluralize(len(repeated.conversations), "conversation")
     return Pattern(
-        _pattern_id(kind, " ".join(sorted(set(content_words(repeated.text))))), repeated.text, "behavioral",
+        _pattern_id(kind, " ".join(sorted(set(content_words(repeated.text)))) or repeated.text),
+        repeated.text, "behavioral",
         _confidence_of(len(repeated.conversations), 1), repeated.conversations, None, f"{kind} again",
         f"{words} {pluralize(len(repeated.occurrences), 'time')} in {conversations}", len(repeated.occurrences),
         tuple(PatternEvidence(mark.address, mark.text) for mark in repeated.occurrences[:EVIDENCE_MAX]),

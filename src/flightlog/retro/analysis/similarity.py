@@ -311,18 +311,16 @@ def repeated_questions(digests: Sequence[ConversationDigest]) -> list[Repetition
 
 
 def repeated_failures(digests: Sequence[ConversationDigest]) -> list[Repetition]:
-    """Return failures with one signature in several sessions, most frequent first."""
-    failures: dict[str, list[tuple[str, DigestMark]]] = defaultdict(list)
+    """Return failures with the same words in several sessions, most frequent first."""
+    failures: dict[object, list[tuple[str, DigestMark]]] = defaultdict(list)
     for digest in digests:
         for mark in digest.failures:
-            failures[mark.key].append((digest.id, mark))
+            failures[frozenset(content_words(mark.key)) or mark.key].append((digest.id, mark))
     repetitions = []
-    for key, occurrences in failures.items():
-        conversations = tuple(dict.fromkeys(session for session, _ in occurrences))
-        if len(conversations) >= FAILURES_MIN:
-            repetitions.append(
-                Repetition(key, tuple(mark for _, mark in occurrences), conversations)
-            )
+    for occurrences in failures.values():
+        sessions, marks = zip(*occurrences, strict=True)
+        if len(set(sessions)) >= FAILURES_MIN:
+            repetitions.append(Repetition(marks[0].key, marks, tuple(dict.fromkeys(sessions))))
     return _most_frequent_first(repetitions)
 
 
