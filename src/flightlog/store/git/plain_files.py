@@ -71,21 +71,13 @@ def check_inside(root: Path, names: Iterable[str]) -> None:
             raise Unreadable(f"a snapshot leads out of its directory: {folder!r}", hint=hint)
 
 
-def clear_conflicts(
-    top: Path, present: Iterable[str], files: Collection[str], folders: Collection[str]
-) -> bool:
-    """Remove what is where a file or a directory of another kind belongs; say if it did."""
-    conflicts = [
-        path
-        for path in present
-        if (path[:-1] in files if path.endswith("/") else f"{path}/" in folders)
-    ]
-    for path in conflicts:
-        if path.endswith("/"):
-            remove_tree(top / path)
-        else:
-            (top / path).unlink(missing_ok=True)
-    return bool(conflicts)
+def clear_conflicts(git_dir: Path, files: Collection[str], folders: Collection[str]) -> None:
+    """Remove what is where a file or a directory of another kind belongs."""
+    for path in scan_git_dir(git_dir):
+        if path.endswith("/") and path[:-1] in files:
+            remove_tree(git_dir / path)
+        elif f"{path}/" in folders:
+            (git_dir / path).unlink(missing_ok=True)
 
 
 def apply_stamps(
@@ -203,24 +195,33 @@ def group_names(inodes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(names) for names in groups.values() if len(names) > 1)
 
 
-def link_files(top: Path, first: str, others: Iterable[str]) -> None:
-    """Make files one again that a restore wrote separately; one that is gone meanwhile stays so."""
-    for path in others:
-        with suppress(FileNotFoundError):
-            if not (top / first).samefile(top / path):
-                (top / path).unlink()
-                (top / path).hardlink_to(top / first)
+def link_files(top: Path, files: Iterable[str], wanted: Collection[tuple[str, ...]]) -> None:
+    """Make the names in each group one file, and all others files of their own."""
+    inodes = {}
+    for path in files:
+        with suppress(OSError):
+            status = (top / path).lstat()
+            if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
+                inodes[path] = status.st_ino
+    for path in (path for group in {*group_names(inodes)} - {*wanted} for path in group[1:]):
+        replace_file(top / path, (top / path).read_bytes(), durable=False)
+    for first, *others in wanted:
+        for path in others:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if not os.path.samestat((top / first).lstat(), (top / path).lstat()):
+                    (top / path).unlink()
+                    (top / path).hardlink_to(top / first)
 
 
 def restore_pipes(top: Path, present: Mapping[str, Stamp], wanted: Mapping[str, Stamp]) -> None:
-    """Remove new pipes and sockets and make missing pipes; a socket needs its server."""
+    """Remove new pipes and sockets, make missing pipes, set times; a socket needs its server."""
     for path in present.keys() - wanted.keys():
         (top / path).unlink()
     for path, (mtime_ns, mode) in wanted.items():
         if path not in present and stat.S_ISFIFO(mode):
             ensure_dir((top / path).parent, durable=False)
             os.mkfifo(top / path)
-            set_stamp(top / path, (mtime_ns, stat.S_IMODE(mode)))
+        set_stamp(top / path, (mtime_ns, stat.S_IMODE(mode)))
 
 
 def restore_link(link: Path, text: str) -> None:

@@ -214,8 +214,7 @@ class StateRecorder:
                 path = self._outer if is_outer else self._work_tree / git_dir.where / ".git"
                 if path is not None:
                     self._restore_git_dir(path, git_dir)
-            for first, *others in note.hard_links:
-                link_files(self._work_tree, first, others)
+            link_files(self._work_tree, files, note.hard_links)
             tables = _StateTables()
             self._folder_stamps(tables)
             restore_pipes(self._work_tree, tables.specials, note.specials)
@@ -353,8 +352,8 @@ class StateRecorder:
         if git_dir.is_symlink() or git_dir.is_file():
             git_dir.unlink()
         ensure_dir(git_dir, durable=False)
-        if clear_conflicts(git_dir, present := scan_git_dir(git_dir), set(wanted), stamps):
-            present = scan_git_dir(git_dir)
+        clear_conflicts(git_dir, wanted, stamps)
+        present = scan_git_dir(git_dir)
         differing = [
             path
             for path, (mode, object_id) in wanted.items()

@@ -221,7 +221,7 @@ class WorkTreeSnapshots:
         if not self._policy.keeps_state:
             return None
         index = (lambda: self._list_files(git), left)
-        return self._state.save_state(status.changed, index)
+        return self._state.save_state([*status.changed, *status.deleted], index)
 
     def _list_files(self, git: LineGit) -> list[str]:
         return worktree.split_nul_list(git.run_git(["ls-files", "-z"]))
