@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Damage
+from flightlog.model.usage import Cost, CostSource, Usage, usage_fields
 from flightlog.views.json_output import as_json, as_json_line
 
 TEXTS = st.text() | st.text(alphabet='\x1b\x9b\x7f\u202e\u2028\x00\udcff\\"ud8')
@@ -39,3 +40,15 @@ def test_nan_and_infinity_are_null_and_large_numbers_stay():
         "b": None,
         "c": 10**30,
     }
+
+
+def test_counts_that_no_response_has_are_null_at_any_depth():
+    unknown = usage_fields(Usage(), Cost(None, CostSource.UNKNOWN))
+    unpriced = usage_fields(Usage(1, 2), Cost(None, CostSource.UNKNOWN))
+    free = usage_fields(Usage(), Cost(0.0, CostSource.TABLE))
+
+    printed = json.loads(as_json({"steps": [unknown, unpriced, free], "cost_usd": None}))
+
+    assert [step["input_tokens"] for step in printed["steps"]] == [None, 1, 0]
+    assert [step["cache_write_1h_tokens"] for step in printed["steps"]] == [None, 0, 0]
+    assert printed.keys() == {"steps", "cost_usd"}

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple, NotRequired, Union, get_args, get_origin
 import msgspec
 from tools.docs.json_types import ELSEWHERE, OUTPUTS
 
+from flightlog.model.usage import TokenCounts, TokensAndCost
+
 _HEAD = """# JSON
 
 What commands print with `--json`. Keys keep their names and types from one release to the next; new keys may come.
 Tokens and cost have the same keys everywhere: `input_tokens` (without cached ones), `output_tokens` (with thinking),
 `cache_read_tokens`, `cache_write_tokens` (all of them), `cache_write_1h_tokens` (those kept for an hour), `cost_usd`
-(null if unknown) and `cost_source`. Times that end in `_ms` are milliseconds since 1970, UTC. Keys of files that other
-documents define, of trajectories (ATIF) and of the agents keep the names they have there.
+(null if unknown) and `cost_source`. Counts of which none was recorded are null, never zero. Times that end in `_ms` are
+milliseconds since 1970, UTC. Keys of files that other documents define, of trajectories (ATIF) and of the agents keep
+the names they have there.
 """
 
 
@@ -51,6 +54,8 @@ def keys_of(kind: Any) -> list[JsonKey]:
         first = [JsonKey(kind.__struct_config__.tag_field, str, optional=False)] if tag else []
         fields = msgspec.structs.fields(kind)
         omits = bool(kind.__struct_config__.omit_defaults)
+        if issubclass(kind, TokensAndCost):  # null where no response has counts
+            hints |= dict.fromkeys(TokenCounts.__struct_fields__, int | None)
         return first + [
             JsonKey(field.encode_name, hints[field.name], optional=omits and not field.required)
             for field in fields

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from msgspec.structs import asdict
-
 from flightlog.model.usage import (
     Breakdown,
     Cost,
     CostSource,
     Usage,
     UsageRow,
-    is_unknown,
     usage_fields,
 )
 from flightlog.usage.price_table import PRICES_FROM
@@ -40,14 +37,11 @@ def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
 
 
 def row_json(row: UsageRow, *, estimate: bool = False) -> dict[str, Any]:
-    """Return one row of a usage report, without its key; unknown counts are null, never zero."""
-    counts = usage_fields(row.usage, row.cost)
-    if is_unknown(row.usage, row.cost):
-        counts |= dict.fromkeys(asdict(row.usage))
+    """Return one row of a usage report, without its key."""
     estimated = ("estimated_output_tokens", "estimated_cost_usd")
     estimates = {name: getattr(row, name) for name in estimated}
     return {
-        **counts,
+        **usage_fields(row.usage, row.cost),
         **(estimates if estimate else {}),
         "responses": row.responses,
         "unknown_responses": row.unknown_responses,
