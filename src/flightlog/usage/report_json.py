@@ -2,14 +2,7 @@
 
 from typing import Any
 
-from flightlog.model.usage import (
-    Breakdown,
-    Cost,
-    CostSource,
-    Usage,
-    UsageRow,
-    usage_fields,
-)
+from flightlog.model.usage import Breakdown, Cost, CostSource, Usage, UsageRow, usage_fields
 from flightlog.usage.price_table import PRICES_FROM
 from flightlog.usage.reconciliation import Reconciliation, UsageGap
 from flightlog.usage.report import UsageReport

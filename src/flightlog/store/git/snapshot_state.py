@@ -138,9 +138,7 @@ class StateRecorder:
         self._tables: _StateTables | None = None
 
     def save_state(
-        self,
-        changed: Iterable[str],
-        index: tuple[Callable[[], Iterable[str]], IndexIdentity],
+        self, changed: Iterable[str], index: tuple[Callable[[], Iterable[str]], IndexIdentity]
     ) -> StateNote:
         """Store the present state and return its note; the store's `sync_written` must follow.
 
