@@ -12,9 +12,8 @@ from collections import Counter
 import pytest
 
 from flightlog.agents.claude_code.hooks import events_for
-from flightlog.agents.process import find_descendants
 from support.real_agent import PINNED, Bench, make_bench, new_session
-from support.waiting import alive, command_line, processes, until
+from support.waiting import alive, below, command_line, processes, until
 
 
 def tool(command, **more):
@@ -273,7 +272,8 @@ def test_a_session_that_is_ended_from_outside_keeps_all_that_happened(watched_be
     session = new_session()
     with watched_bench.start({"rules": rules}, "Wait.", session=session) as (running, _):
         until(lambda: any(event["event"] == "PreToolUse" for event in watched_bench.hooks(session)))
-        family = {running.pid, *find_descendants(running.pid)}
+        until(lambda: any(command_line(pid).startswith("tail") for pid in below(running.pid)))
+        family = {running.pid, *below(running.pid)}
         running.signal(number)
         running.wait(20)
 
