@@ -111,6 +111,18 @@ def test_a_web_search_explains_what_only_the_client_counted(evidence, reason):
     assert (gap.reason, gap.usage.input_tokens) == (reason, 5)
 
 
+@pytest.mark.parametrize(("recorded", "reason"), [(9, "not counted yet"), (8, "unknown")])
+def test_responses_after_the_last_total_are_not_counted_yet(recorded, reason):
+    """A resumed session that runs: the client writes its total only when it ends."""
+    client = ClientTotals("s", 1.0, 100, (ModelTotal("m", 1.0, input_tokens=4),), as_of_ms=200)
+    later = ModelResponse("r2", "s", "m", Usage(input_tokens=5), 300, "")
+    totals = SessionTotals("s", Usage(input_tokens=recorded), 2.0, 100, ((later, 1.0),), ())
+
+    (gap,) = reconcile(totals, {"s": [client]}, lambda *_: GapEvidence()).gaps
+
+    assert (gap.reason.value, gap.usage) == (reason, Usage(input_tokens=4 - recorded))
+
+
 def test_a_client_without_dollars_leaves_the_cost_of_a_gap_unknown():
     early = ClientTotals("s", None, 0, (ModelTotal("m", None, input_tokens=3),), credits=0.5)
     late = ClientTotals("s", None, 0, (ModelTotal("m", None, input_tokens=9),), credits=1.5)

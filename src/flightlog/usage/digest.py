@@ -5,6 +5,7 @@ up buckets instead of responses. Sessions that share responses are digested toge
 rule of `usage.attribution`.
 """
 
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -166,12 +167,15 @@ def _session_totals(
     buckets: Sequence[UsageBucket],
     price_of: PriceOf,
 ) -> SessionTotals:
-    started_ms = latest_totals(session.totals).started_ms
-    # The client may not have counted what came before it started, or what was cut off.
+    client = latest_totals(session.totals)
+    first_ms, last_ms = client.started_ms, client.as_of_ms or sys.maxsize
+    # The client may not have counted what came before it started, after its total, or was cut off.
     doubtful = [
         row_to_response(row)
         for row in rows
-        if row.at_ms < started_ms or row.is_aborted or row.quality == UsageQuality.UNCOUNTED
+        if not first_ms <= row.at_ms <= last_ms
+        or row.is_aborted
+        or row.quality == UsageQuality.UNCOUNTED
     ]
     counted = [bucket for bucket in buckets if bucket.unknown_responses < bucket.responses]
     amounts = [bucket.cost_usd for bucket in counted if bucket.cost_usd is not None]

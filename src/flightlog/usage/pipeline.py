@@ -33,7 +33,7 @@ from flightlog.usage.reconciliation import GapEvidence
 from flightlog.usage.report import UsageFilter, UsageReport, build_report, filter_digests, total_row
 
 # Stored digests of another version are made again: count up when a rule in `usage` changes.
-VERSION = f"6 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+VERSION = f"7 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _FORK_FROM = 16  # groups; digesting fewer takes less time than starting a process
 _encode = msgspec.msgpack.Encoder().encode

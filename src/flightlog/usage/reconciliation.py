@@ -21,6 +21,7 @@ class GapReason(enum.Enum):
     CUT = "cut stream"
     INTERRUPTED = "interrupted"
     COPY = "resumed copy"
+    LATER = "not counted yet"
     WEB_SEARCH = "web search side call"
     SIDE_CALL = "call without a message"
     UNKNOWN = "unknown"
@@ -159,6 +160,11 @@ def _explain_gap(
     gap: UsageGap, totals: SessionTotals, client: ClientTotals, evidence: FindEvidence
 ) -> Iterator[UsageGap]:
     """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
+    late = [response for response, _ in totals.doubtful if 0 < client.as_of_ms < response.at_ms]
+    later = [response for response in late if not response.is_aborted]
+    if later and gap.usage == -sum((response.usage for response in later), Usage()):
+        yield replace(gap, reason=GapReason.LATER)  # the client states its total when it ends
+        return
     copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in totals.doubtful if pair[0].is_aborted and pair not in copied]
     summaries = [pair for pair in totals.doubtful if pair[0].quality is UsageQuality.UNCOUNTED]
