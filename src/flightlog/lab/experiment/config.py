@@ -31,6 +31,7 @@ _CONTAINER_KEYS = ("container", "image", "docker_image", "dockerfile", "docker",
 _VARIABLE = re.compile(
     r"\$\{?([A-Za-z_][A-Za-z0-9_]*)|(?:environ(?:\.get)?|getenv)\s*[\[(]\s*[\"'](\w+)[\"']"
 )
+_FUNCTION = re.compile(r"\S+\.py:\w+")  # as code, an annotation that says nothing
 _HELD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -312,9 +313,12 @@ def _resolve_verifier(data: Any, folder: Path) -> Any:
         return data
     verifier = dict(data)
     if isinstance(code := verifier.pop("python", None), str):  # code, as in a run's configuration
-        verifier["command"] = f"python3 -c {shlex.quote(code)}"
-    if isinstance(data.get("function"), str):
-        verifier["function"] = str(folder / data["function"])
+        is_function = _FUNCTION.fullmatch(code)
+        verifier |= (
+            {"function": code} if is_function else {"command": f"python3 -c {shlex.quote(code)}"}
+        )
+    if isinstance(function := verifier.get("function"), str):
+        verifier["function"] = str(folder / function)
     files = data.get("files") or {}
     if isinstance(files, list):
         files = {Path(str(name)).name: name for name in files}
