@@ -174,8 +174,7 @@ class LineSource:
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize the lines added since byte `start`."""
         lines, end = read_new_lines(path, start)
-        file = SessionFile(path, "", 0, 0, agent=self.lines.agent)
-        decoder = self.lines.new_decoder(file)
+        decoder = self.lines.new_decoder(SessionFile(path, "", 0, 0, agent=self.lines.agent))
         with suppress(OSError, Unreadable), closing(open_reader(path)) as reader:
             for line in self._context_lines(reader, end - sum(len(line) + 1 for line in lines)):
                 _try_decode(decoder, line)

@@ -55,8 +55,7 @@ def describe_file(agent: str, path: str, session: str, damage: list[Damage]) -> 
         damage.append(Damage(path, 0, 0, "not a file"))
         return None
     state = (status.st_size, status.st_mtime_ns)
-    place = (status.st_dev, status.st_ino)
-    return SessionFile(path, session, *state, "", *place, agent)
+    return SessionFile(path, session, *state, "", status.st_dev, status.st_ino, agent)
 
 
 def describe_current(file: SessionFile) -> tuple[SessionFile, ...]:

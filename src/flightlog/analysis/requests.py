@@ -151,5 +151,4 @@ def _note_event(
 
 def _resumes(request: LoggedRequest) -> bool:
     """Return whether a new process sent the request: it repeats all messages and names no base."""
-    kept_all = request.kept_messages >= request.previous_messages > 0
-    return not request.has_base and kept_all
+    return not request.has_base and request.kept_messages >= request.previous_messages > 0

@@ -124,8 +124,7 @@ class Archive:
         if not matches:
             raise NotFound(f"no session begins with {prefix!r}", hint="flightlog session list")
         if len(matches) > 1:
-            some = ", ".join(matches[:5])
-            hint = f"write more of it: {some}"
+            hint = f"write more of it: {', '.join(matches[:5])}"
             raise Invalid(f"{len(matches)} sessions begin with {prefix!r}", hint=hint)
         return self.recordings[matches[0]]
 

@@ -278,8 +278,7 @@ def _iter_jobs(runtime: Runtime, options: BulkExportOptions) -> Iterator[Job]:
     dirs = {name: paths for name, paths in found if options.agent in {"", name}}
     recordings = open_archive(runtime).recordings.values()
     chosen = (item for item in recordings if options.agent in {"", item.agent})
-    sizes = {recording.session: recording.size for recording in chosen}
-    for sessions in _iter_chunks(sizes):
+    for sessions in _iter_chunks({recording.session: recording.size for recording in chosen}):
         payload = msgspec.msgpack.encode(BulkExportJob(options, dirs, runtime.data_dir, sessions))
         yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)
 

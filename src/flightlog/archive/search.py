@@ -268,8 +268,7 @@ class SearchIndex:
         self, query: SearchQuery, limit: int = 20, *, once: bool = False
     ) -> SearchResults:
         """Return the first matches, all or `once` per session, newest first; indexes nothing."""
-        sessions = self._restrict_sessions(query)
-        scope = (query.match, query.since_ms, query.project, sessions)
+        scope = (query.match, query.since_ms, query.project, self._restrict_sessions(query))
         records = fulltext.RecordQuery(*scope, limit, once_per_session=once)
         hits, total = self._index.query(lambda database: fulltext.search_words(database, records))
         results = [SearchResult(hit, cut_snippet(self._text_of(hit), query.words)) for hit in hits]

@@ -89,8 +89,7 @@ def save_tree(
 
 def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
     """Yield the snapshots of a session, in order."""
-    path = _session_folder(runtime, session) / SNAPSHOTS
-    for line in read_together(path):
+    for line in read_together(_session_folder(runtime, session) / SNAPSHOTS):
         if hasattr(line, "data"):
             yield msgspec.json.decode(line.data, type=TrackedSnapshot)
 

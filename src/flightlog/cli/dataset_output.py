@@ -39,8 +39,7 @@ def print_sync_notes(report: SyncReport, *, is_off: bool) -> None:
 
 def retention_lines(actions: Sequence[RetentionMove], *, is_done: bool) -> Iterator[str]:
     """Yield how many rows of each kind are too old, and the age of the oldest."""
-    kinds = Counter(action.item.kind for action in actions)
-    for kind, number in sorted(kinds.items()):
+    for kind, number in sorted(Counter(action.item.kind for action in actions).items()):
         oldest = max(action.age_days for action in actions if action.item.kind == kind)
         would = "" if is_done else "would be "
         age = pluralize(oldest, "day")

@@ -183,8 +183,7 @@ def repeat_command(**changes: object) -> str:
         source, value = context.get_parameter_source(name), context.params.get(name)
         if name in changes or source is not ParameterSource.COMMANDLINE:
             continue
-        values = value if isinstance(value, tuple) else (value,)
-        for given in values:
+        for given in value if isinstance(value, tuple) else (value,):
             words += _spell_parameter(parameter, given)
     for name, value in changes.items():
         words += [f"--{name}"] if value is True else [f"--{name}", str(value)]

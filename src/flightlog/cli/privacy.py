@@ -121,8 +121,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
             continue
         old, new = (side.splitlines(keepends=True) for side in (text, clean))
         # Removed lines are masked too: a preview may end up in a log.
-        diff = difflib.unified_diff(old, new, f"private/{name}", f"public/{name}")
-        for line in diff:
+        for line in difflib.unified_diff(old, new, f"private/{name}", f"public/{name}"):
             is_removed = line[:1] == "-" and not line.startswith("---")
             shown = f"-{'·' * min(len(line.rstrip()) - 1, 20)}\n" if is_removed else line
             click.echo(make_inert(shown), nl=not line.endswith("\n"))

@@ -231,8 +231,7 @@ def record_judgment(
     runtime: Runtime, dirs: DatasetDirs, name: str, field: str, value: object
 ) -> str:
     """Write a judgment of the row whose id starts with `name`; return its key."""
-    dataset = read_dataset(dirs.tracked_dir)
-    key = retention.find_row_key(dataset, name)
+    key = retention.find_row_key(read_dataset(dirs.tracked_dir), name)
     check_judgment(key.partition(":")[0], field, value)
     redactor, now = make_row_redactor(runtime, dirs), runtime.clock.now_ms()
     rows = permitted_rows(judgment_rows(key, {field: value}, now), redactor, words=True)

@@ -258,8 +258,7 @@ def collect_trajectories(
             files[f"subagents/agent-{name}.jsonl"] = render_transcript(document, session, name)
         recorded = _read_imported(files, session, documents[0]["agent"]["name"])
         total = (documents[0].get("final_metrics") or {}).get("total_cost_usd")
-        verified = tuple(_harbor_rewards(file))
-        recorded = replace(recorded, cost_usd=total, verifications=verified)
+        recorded = replace(recorded, cost_usd=total, verifications=tuple(_harbor_rewards(file)))
         collect_run(target, recorded, _creator(runtime))
     return rows
 

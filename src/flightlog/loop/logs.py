@@ -195,5 +195,4 @@ def build_log_entry(seq: int, at: float, event: Event, names: dict[str, str]) ->
         entry["duration_seconds"] = round(fields["duration_s"], 3)
     others = {name: value for name, value in fields.items() if name not in _OWN_KEYS}
     details = {name: value for name, value in others.items() if value not in ("", None, [], {})}
-    counts = fields.get("counts") or {}
-    return {**entry, "details": {"event": f"e{seq}", **details, **counts}}
+    return {**entry, "details": {"event": f"e{seq}", **details, **(fields.get("counts") or {})}}

@@ -357,8 +357,7 @@ def _lesson_lines(whole: analysis.LoopAccount) -> Iterator[str]:
 def _next_step_lines(
     session: directories.LoopSession, whole: analysis.LoopAccount
 ) -> Iterator[str]:
-    state = whole.state
-    if state.status == "completed":
+    if whole.state.status == "completed":
         yield f"None: every task of the plan is completed [e{whole.last}]."
         return
     if command := session_overview.next_command(session):

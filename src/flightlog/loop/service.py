@@ -212,8 +212,7 @@ def _open_at(
         if directory.resolve().parent != loops_dir(runtime).resolve():
             directories.record_elsewhere(runtime.data_dir, Path(runtime.cwd), directory)
         return path, False
-    own = session.raw_plan(directory)[1]
-    if hash_plan(own) != hash_plan(start.data):
+    if hash_plan(session.raw_plan(directory)[1]) != hash_plan(start.data):
         raise Conflict(
             f"{directory.name} has another plan than {plan}: the plan was changed under the session",
             hint=f"continue with its own plan: flightlog loop resume --session {directory.name}",

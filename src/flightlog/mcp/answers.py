@@ -237,11 +237,9 @@ def _answer_usage(scope: SessionScope, arguments: ToolArguments, answer: ToolAns
     since_ms = 0
     if wanted == "today":
         now_ms, zone = scope.runtime.clock.now_ms(), scope.runtime.zone
-        today = describe_time(scope, now_ms)[:10]
-        since_ms = parse_since(today, now_ms, zone)
+        since_ms = parse_since(describe_time(scope, now_ms)[:10], now_ms, zone)
     names = [one.session for one in scope.sessions.values() if one.last_ms >= since_ms]
-    digests = filter_digests(scope.read_digests(names), UsageFilter(since_ms=since_ms))
-    row = total_row(digests)
+    row = total_row(filter_digests(scope.read_digests(names), UsageFilter(since_ms=since_ms)))
     _say_tokens(answer, row)
     where = "today" if wanted == "today" else "in all"
     return f"{format_cost(row.cost)} {where}, in {pluralize(row.sessions, 'session')}."

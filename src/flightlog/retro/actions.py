@@ -75,8 +75,7 @@ def show_action(store: RetroStore, one: Recommendation, homes: Mapping[str, str]
         change = None
     if change is None:
         return one
-    action = replace(one.action, file=str(change.path), diff=change.diff)
-    return replace(one, action=action)
+    return replace(one, action=replace(one.action, file=str(change.path), diff=change.diff))
 
 
 def plan_action(

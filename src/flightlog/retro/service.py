@@ -284,11 +284,9 @@ def read_evidence(
         exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
         if address.turn:
             is_gone = all(role == PERSON for _, role, _ in rows)  # then the prompt is the nearest
-            near = [row for row in rows if is_gone and wanted.startswith(f"{row[0]}.")]
-            rows = exact or near
+            rows = exact or [row for row in rows if is_gone and wanted.startswith(f"{row[0]}.")]
     else:
-        session = open_archive(runtime).read_session(digest.id)
-        rows = list(_iter_session_rows(session, address))
+        rows = list(_iter_session_rows(open_archive(runtime).read_session(digest.id), address))
     if address.turn and not rows:
         hint = f"flightlog retro show {digest.id}"
         raise NotFound(f"the conversation has nothing at {prefix[:60]}", hint=hint)

@@ -261,8 +261,7 @@ def _bucket(model: str, rows: list[UsageLine], band: int) -> UsageBucket:
         is_lower_bound = any(row.quality == UsageQuality.LOWER_BOUND for row in rows)
         usd, source = (None, CostSource.UNKNOWN) if unknown == len(rows) else (usd, source)
     quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
-    span = (min(times), max(times))
-    counts = (len(rows), *span, usage, unknown, is_lower_bound)
+    counts = (len(rows), min(times), max(times), usage, unknown, is_lower_bound)
     return UsageBucket(model, quarter_ms, source, usd, *counts)
 
 

@@ -219,8 +219,7 @@ class UsagePipeline:
         return digests
 
     def _digest_group(self, update: UsageIndexUpdate, group: SessionGroup) -> Mapping[str, bytes]:
-        usage = update.load_usage(group)
-        digests = digest_sessions(usage, self._find_evidence)
+        digests = digest_sessions(update.load_usage(group), self._find_evidence)
         return {digest.session: _encode(digest) for digest in digests}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - as FindEvidence

@@ -10,8 +10,7 @@ from flightlog.usage.report import UsageReport
 
 def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
     """Return a report as every interface and test sees it."""
-    by_session = report.by is Breakdown.SESSION
-    reconciliations = report.reconciliations if by_session else ()
+    reconciliations = report.reconciliations if report.by is Breakdown.SESSION else ()
     clients = {item.session: reconciliation_json(item) for item in reconciliations}
     estimate = report.has_estimates
     rows = [

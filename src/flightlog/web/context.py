@@ -194,8 +194,7 @@ def make_page(
     """Return a handler that renders `template` with the values of `work`, both in a thread."""
 
     async def show(request: web.Request) -> web.Response:
-        context = request.app[CONTEXT]
-        render = context.render_html
+        render = request.app[CONTEXT].render_html
         return html_response(await run_blocking(lambda: render(template, **work(request))))
 
     return show

@@ -28,8 +28,7 @@ _CLASSES = (
 
 def highlight_lines(lines: Sequence[str], path: str) -> list[Markup]:
     """Return lines of the file `path` as HTML, colored if its language is known."""
-    lexer = _lexer_of_path(path.rsplit("/", 1)[-1])
-    return _color_lines(lines, lexer)
+    return _color_lines(lines, _lexer_of_path(path.rsplit("/", 1)[-1]))
 
 
 def highlight_code(text: str, language: str) -> Markup:

@@ -47,8 +47,7 @@ def render_share_page(
     `pictures` are those that were taken out of it; they are put back unchecked.
     """
     removed = describe_redaction(document.secrets, document.personal)
-    notice = PageNotice(removed, "", len(pictures))
-    html = _render_page(document.value, templates, notice)
+    html = _render_page(document.value, templates, PageNotice(removed, "", len(pictures)))
     page = rescan_page(document.map(lambda _: html), redactor, html=True)
     text = page.value.replace(removed, describe_redaction(page.secrets, page.personal), 1)
     text = _PICTURE.sub(lambda match: _picture(match, pictures), text)

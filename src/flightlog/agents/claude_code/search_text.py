@@ -66,8 +66,7 @@ def read_last_ms(file: SessionFile) -> int:
     with suppress(OSError, Unreadable, Unavailable), closing(open_reader(file.path)) as reader:
         for width in _TAIL_BYTES:
             start = max(0, file.size - width)
-            lines = reader.read(start, file.size - start).split(b"\n")
-            for line in reversed(lines):
+            for line in reversed(reader.read(start, file.size - start).split(b"\n")):
                 record = parse_object(line) if b'"timestamp"' in line else None
                 at_ms = parse_timestamp_ms(text_field(record or {}, "timestamp"))
                 if at_ms:

@@ -52,8 +52,7 @@ def _model_total(name: str, counts: dict[str, Any]) -> ModelTotal:
         CacheCreationFields(int_field(counts, "cacheCreationEphemeral1hInputTokens")),
         ServerToolFields(int_field(counts, "webSearchRequests")),
     )
-    cost_usd = _amount_or_zero(counts.get("costUSD"))
-    return ModelTotal(name, cost_usd, **asdict(fields.usage()))
+    return ModelTotal(name, _amount_or_zero(counts.get("costUSD")), **asdict(fields.usage()))
 
 
 def _amount_or_zero(value: Any) -> float:

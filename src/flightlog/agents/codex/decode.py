@@ -313,8 +313,7 @@ def _plain_event(kind: str, event: dict[str, Any]) -> entries.Event | None:
         case "Plan":
             return entries.ClientNote("plan", text_field(event, "text"))
         case "error" | "stream_error" | "task_complete":
-            error = object_field(event, "error") or event
-            if text := text_field(error, "message"):
+            if text := text_field(object_field(event, "error") or event, "message"):
                 return entries.ApiError(text)
     return None
 

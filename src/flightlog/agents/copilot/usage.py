@@ -95,8 +95,7 @@ def subagent_of(record: dict[str, Any]) -> str:
 
 def read_client_totals(session: str, record: dict[str, Any]) -> ClientTotals | None:
     """Return what the client has counted for the session, over all its runs."""
-    data = object_field(record, "data")
-    snapshot = object_field(data, "accountingSnapshot")
+    snapshot = object_field(object_field(record, "data"), "accountingSnapshot")
     models = list(_model_usage(snapshot))
     if text_field(record, "type") not in _TOTALS or not models:
         return None

@@ -121,8 +121,7 @@ class OpenCodeDecoder:
         if error and text_field(error, "name") != ABORTED:
             yield self._entry(message.id, _decode_error(error), message.created_ms, "error")
         for number, (uuid, part) in enumerate(message.parts(), start=1):
-            events = self._decode_part(part, message, number)
-            for name, (event, at_ms) in enumerate(events):
+            for name, (event, at_ms) in enumerate(self._decode_part(part, message, number)):
                 yield self._entry(uuid, event, at_ms or message.created_ms, str(name), message.id)
 
     def _decode_part(
@@ -224,8 +223,7 @@ def _make_prompt(content: list[entries.Block], added: list[entries.Block]) -> en
 def _make_result(part: dict[str, Any], state: dict[str, Any], child: str) -> entries.ToolResult:
     failed = text_field(state, "status") == "error"
     text = text_field(state, "error" if failed else "output")
-    details = object_field(state, "metadata")
-    exit_code = details.get("exit")
+    exit_code = object_field(state, "metadata").get("exit")
     detail = {"exitCode": exit_code} if isinstance(exit_code, int) else None
     files = (file for file in list_field(state, "attachments") if isinstance(file, dict))
     return entries.ToolResult(

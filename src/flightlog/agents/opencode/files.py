@@ -127,8 +127,7 @@ def _list_storage(
                 damage.append(Damage(entry.path, 0, 0, error.strerror or "unreadable"))
                 continue
             state = zlib.crc32(repr(times).encode())
-            changed_ms = max(times) // _NS
-            yield ListedSession(name, parent, entry.path, changed_ms, state, len(times))
+            yield ListedSession(name, parent, entry.path, max(times) // _NS, state, len(times))
 
 
 def _make_files(listed: Mapping[str, ListedSession], damage: list[Damage]) -> Iterator[SessionFile]:

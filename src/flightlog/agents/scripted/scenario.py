@@ -51,8 +51,7 @@ class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Reject a block that has several kinds, or none."""
         given = (self.text, self.thinking, self.redacted, self.tool)
-        kinds = [kind for kind in given if kind is not None]
-        if len(kinds) != 1:
+        if sum(kind is not None for kind in given) != 1:
             raise ValueError("a block is one of text, thinking, redacted, tool")
 
 

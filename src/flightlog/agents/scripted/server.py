@@ -239,8 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, answer: Mapping[str, Any], headers: Mapping[str, str]
     ) -> None:
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
-        length = str(len(data))
-        kind = {"content-type": "application/json", "content-length": length}
+        kind = {"content-type": "application/json", "content-length": str(len(data))}
         self._send_headers(status, {**kind, **headers})
         try:
             self.wfile.write(data)

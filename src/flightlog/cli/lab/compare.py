@@ -208,8 +208,7 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
         errors, warnings = map(len, _split_by_severity(found))
         line = f"{pluralize(len(reports), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}"
         click.echo(line, err=True)
-    bad = any(report.findings if strict else not is_sound(report.findings) for report in reports)
-    if bad:
+    if any(report.findings if strict else not is_sound(report.findings) for report in reports):
         raise click.exceptions.Exit(1)
 
 

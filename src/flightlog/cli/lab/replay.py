@@ -147,8 +147,7 @@ def _print_branches(metas: list[dict[str, Any]], folder: Path) -> None:
         rows.append([meta["run_name"], verdict, replaced, *ended, *counts])
     heads = ["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"]
     print_table(heads, rows, right=(2, 5, 6))
-    replay = metas[0]["replay"]
-    effects = replay["side_effects_not_restored"]
+    effects = metas[0]["replay"]["side_effects_not_restored"]
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
         text = f"not restored: {where}{effect['kind']}: {one_line(effect['description'], 100)}"

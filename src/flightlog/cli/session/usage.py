@@ -149,8 +149,7 @@ def _print_uncertainty(total: UsageRow, *, has_estimates: bool) -> None:
         usd = format_cost(Cost(total.estimated_cost_usd, CostSource.TABLE))
         click.echo(f"estimated from the text, not in the table: {text}, {usd}")
     elif total.cost.lacks_tokens:
-        line = f"≥: not all output was recorded: {repeat_command(estimate=True)}"
-        click.echo(line, err=True)
+        click.echo(f"≥: not all output was recorded: {repeat_command(estimate=True)}", err=True)
 
 
 def _usage_cells(row: UsageRow, key: str) -> list[str]:

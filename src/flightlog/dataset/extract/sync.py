@@ -230,8 +230,7 @@ def sync_commits(context: ExtractContext, sessions: Iterable[SessionFiles] = ())
         return 0
     for recording in sessions:
         _search_session(context, recording)
-    known = [clone.head] if clone.head else []
-    rows = _commit_rows(context, [tip], known, _NEW_COMMITS_MAX)
+    rows = _commit_rows(context, [tip], [clone.head] if clone.head else [], _NEW_COMMITS_MAX)
     _write_unowned_rows(context, "commits", rows)
     remember_clone(context.dirs.state_dir, replace(recall_clone(context.dirs.state_dir), head=tip))
     return len(rows)

@@ -228,8 +228,7 @@ def _has_result(attempt: SessionAttempt | None) -> bool:
 
 def score_run(run: RunStore, cell: Cell) -> AttemptScored:
     """Return the scores of a run's only session."""
-    planned = run.planned_sessions()[0]
-    reader = RunSession(run, planned, None)
+    reader = RunSession(run, run.planned_sessions()[0], None)
     attempt = reader.attempt
     passed = {verified.name: verified.passed for verified in attempt.verifications}
     scores: dict[str, float | None] = {}

@@ -89,8 +89,7 @@ def prepare_branch(
     # The branch copies the source's configuration and counts as the person's own from then on.
     environment.permit(source.config, source.path, source.config_digest)
     _check_can_branch(source, options, environment)
-    config = _branch_config(source.config, point, options, path.name)
-    run = environment.create_run(path, config)
+    run = environment.create_run(path, _branch_config(source.config, point, options, path.name))
     contents = {TRANSCRIPT: b"".join(point.transcript)}
     contents |= {REQUEST: point.body, AFTER: point.following} if point.body else {}
     contents |= {SERVED: point.served_responses} if options.uses_cursor else {}

@@ -324,8 +324,7 @@ def _error_text(result: SampleResult) -> str:
     if result.error:
         return result.error
     try:
-        body = msgspec.json.decode(result.body)
-        return str(body["error"]["message"])
+        return str(msgspec.json.decode(result.body)["error"]["message"])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return f"status {result.status}" if result.status != 200 else "the answer is not a message"
 

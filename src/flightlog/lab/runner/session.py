@@ -141,8 +141,7 @@ def run_session(context: RunContext, start: SessionStart, upstream: str) -> str:
     parent_id = start.parent.session_id if start.parent else ""
     origin = (planned.parent_session, parent_id, start.private)
     attempt = (planned.session_dir, start.attempt, session_id, start.tree)
-    started = RunSessionStarted(*attempt, *origin)
-    run.append(started, durable=True)
+    run.append(RunSessionStarted(*attempt, *origin), durable=True)
     context.environment.tell(planned.session_dir, "started", budget.spent_usd)
     try:
         if start.certify is not None:

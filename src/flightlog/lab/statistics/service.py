@@ -110,8 +110,7 @@ def _iter_branches(
 def _action_at_turn(
     run: RunStore, session: str, turn: int, options: ComparisonOptions
 ) -> groups.Action | None:
-    sessions = {planned.session_dir: planned for planned in run.planned_sessions()}
-    planned = sessions.get(session)
+    planned = {one.session_dir: one for one in run.planned_sessions()}.get(session)
     if planned is None or run.state.last_attempt(session) is None:
         return None
     steps = RunSession(run, planned, trees_of(run, options.programs)).own_steps()

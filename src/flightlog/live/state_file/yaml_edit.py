@@ -105,8 +105,7 @@ def apply_values(
     """Return the chunk with the values of `new`; other values stay."""
     assert chunk.node is not None
     node, text = chunk.node, chunk.text
-    edits = sorted(_iter_edits(text, node, new), reverse=True)
-    for edit in edits:
+    for edit in sorted(_iter_edits(text, node, new), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
         _shift_after_edit(node, edit)
     chunk = relocate_values(chunk.key, text, node)

@@ -230,8 +230,7 @@ def read_prompts(typed: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
 
 def _correcting_part(text: str) -> str:
     """Return the first sentence of a prompt that corrects, or the whole prompt."""
-    sentences = _BREAK.split(text[:_HEAD_CHARS])
-    return next(filter(_is_correction, sentences), text)
+    return next(filter(_is_correction, _BREAK.split(text[:_HEAD_CHARS])), text)
 
 
 def _is_correction(text: str) -> bool:

@@ -109,8 +109,7 @@ class Board(Struct, frozen=True):
 def check_move(issue: Issue, to: Status) -> None:
     """Raise `Conflict` unless the issue may get status `to`."""
     if to not in MOVES[issue.status]:
-        allowed = ", ".join(sorted(MOVES[issue.status]))
-        hint = f"allowed: {allowed}"
+        hint = f"allowed: {', '.join(sorted(MOVES[issue.status]))}"
         raise Conflict(f"a {issue.status} issue cannot become {to}: {issue.id}", hint=hint)
 
 

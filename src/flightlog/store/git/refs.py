@@ -90,8 +90,7 @@ def _write_tree(repository: Repository, files: Mapping[str, str], index: Path) -
 def _commit_tree(repository: Repository, tree: str, parent: str) -> str:
     parents = ["-p", parent] if parent else []
     words = ("commit-tree", tree, *parents, "-m", "training rows")
-    commit = run_git(repository, *words, variables=AUTHOR)
-    return commit.decode().strip()
+    return run_git(repository, *words, variables=AUTHOR).decode().strip()
 
 
 class SideBranch(Struct, frozen=True):

@@ -257,8 +257,7 @@ def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str
     if not unique:
         return {}
     given = "".join(f"{name}\n" for name in unique).encode()
-    out = run_git(repository, "cat-file", "--batch", given=given)
-    return parse_batch(out, unique)
+    return parse_batch(run_git(repository, "cat-file", "--batch", given=given), unique)
 
 
 def parse_batch(out: bytes, names: Iterable[str]) -> dict[str, bytes]:

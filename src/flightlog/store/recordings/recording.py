@@ -232,8 +232,7 @@ class Recording:
     def read_lines(self, start: int = 0) -> Iterator[JsonlLine | Damage]:
         """Yield every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
-        read = partial(self.read_around, holes=holes)
-        for item in scan_lines(str(self.path), read, start):
+        for item in scan_lines(str(self.path), partial(self.read_around, holes=holes), start):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
                 yield replace(item, reason=DAMAGED_FRAME)
             else:

@@ -114,8 +114,7 @@ def _compare_texts(turns: Sequence[Turn], index: _DocumentIndex) -> Iterator[Fid
         items = (item for turn in turns for item in turn.items if isinstance(item, Note))
         notes = [item.text for item in items if item.kind is kind]
         if kind is NoteKind.COMPACTION:
-            boundaries = sum(map(_is_boundary, index.steps))
-            yield FidelityCount("compactions", len(notes), boundaries)
+            yield FidelityCount("compactions", len(notes), sum(map(_is_boundary, index.steps)))
         elif kind is NoteKind.UNKNOWN:
             reason = "they are in the recording"
             yield FidelityCount("records of an unknown kind", len(notes), 0, reason)
@@ -166,8 +165,7 @@ def _compare_figures(
     yield FidelityCount("costs", priced, costs)
     timed = sum(step.at_ms is not None for turn in turns for step in turn.steps)
     replies = (step for step in index.steps if step.get("source") == "agent")
-    times = sum(_is_text(step, "timestamp") for step in replies)
-    yield FidelityCount("times", timed, times)
+    yield FidelityCount("times", timed, sum(_is_text(step, "timestamp") for step in replies))
 
 
 def _compare_rest(

@@ -235,8 +235,7 @@ class _TailEntries:
             if name
         )
         ordered = (rows[""], *(rows[subagent.info.subagent] for subagent in subagents))
-        pairs = (pair for thread in ordered for pair in thread.subagent_calls.items())
-        calls = dict(pairs)
+        calls = dict(pair for thread in ordered for pair in thread.subagent_calls.items())
         by_subagent = header.calls_by_subagent()
         subagent_ids = link_subagents(subagents, calls, by_subagent, header.calls_by_run)
         session = header.to_session(rows[""].title, self._seen.has_record)

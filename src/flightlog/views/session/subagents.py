@@ -142,8 +142,7 @@ def link_subagents(
         is_warmup = not call_id and thread.first_turn == _WARMUP
         is_side_call = is_warmup or thread.info.is_side_call
         kind = "warm-up" if is_warmup else agent_type
-        name = thread.info.subagent
-        subagent = Subagent(name, kind, description, call_id, (), is_side_call)
+        subagent = Subagent(thread.info.subagent, kind, description, call_id, (), is_side_call)
         linked.append((thread.started_ms, subagent))
     return tuple(subagent for _, subagent in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))
 

@@ -187,8 +187,7 @@ def find_lane(session: Session, at: Address) -> Subagent | None:
         hint = f"flightlog session show {session.id}"
         raise NotFound(f"no subagent {at.subagent!r} in {session.id}", hint=hint)
     if len(named) > 1:
-        some = ", ".join(subagent.id for subagent in named[:5])
-        hint = f"write more of it: {some}"
+        hint = f"write more of it: {', '.join(subagent.id for subagent in named[:5])}"
         raise Invalid(f"{len(named)} subagents begin with {at.subagent!r}", hint=hint)
     return named[0]
 

@@ -366,8 +366,7 @@ def describe_note(
         case ApiError():
             again = f", try {event.attempt}" if event.attempt else ""
             status = f"status {event.status}" if event.status else "no reason on record"
-            reason = event.message or status
-            return NoteKind.API_FAILURE, f"{reason}{again}"
+            return NoteKind.API_FAILURE, f"{event.message or status}{again}"
         case ClientNote():
             return (NoteKind.HOOK if event.kind == "hook" else NoteKind.REMARK), event.text
         case UnknownRecord():

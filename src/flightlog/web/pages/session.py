@@ -207,8 +207,7 @@ def _redirect_to_record(request: web.Request, page: SessionPage, name: str) -> w
     """Return the way to the row of the record at the `offset` asked for, or to the session."""
     offset, thread = request.query["offset"], page.thread_of(name)
     found = (at for (_, start), at in page.outline.rows_by_location() if str(start) == offset)
-    rows = (thread.id_at(row) for subagent, row in found if subagent == name)
-    row = next(rows, "")
+    row = next((thread.id_at(row) for subagent, row in found if subagent == name), "")
     query = {"subagent": name} if name else {}
     query |= {"at": row} if row else {}
     return redirect_to(request, f"/sessions/{page.session.id}?{urlencode(query)}#{row}")

@@ -35,8 +35,7 @@ def _live_context(request: web.Request) -> dict[str, Any]:
         if context.read_only
         else watch_here(context.runtime, secrets=False)
     )
-    now_ms = context.runtime.clock.now_ms()
-    board = build_dashboard(lives, list_recent(context.runtime), now_ms)
+    board = build_dashboard(lives, list_recent(context.runtime), context.runtime.clock.now_ms())
     return {
         "board": board,
         "hours": sparkline(board.hourly_costs),
