@@ -17,6 +17,7 @@ import msgspec
 
 from flightlog.agents.claude_code.files import JOURNAL
 from flightlog.setup import format_drift
+from flightlog.sources.foreign_json import read_json_objects
 
 REPOSITORY = Path(__file__).parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
@@ -92,12 +93,12 @@ def transcripts(root: Path) -> Iterator[Records]:
         for path in sorted(folder.glob("*.jsonl")):
             inner = (path.parent / path.stem).rglob("*.jsonl")
             files = [path, *sorted(file for file in inner if file.name != JOURNAL)]
-            yield [record for file in files for record in format_drift.read_json_objects(file)]
+            yield [record for file in files for record in read_json_objects(file)]
 
 
 def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
     """The payloads in a file of hook events."""
-    for event in format_drift.read_json_objects(path):
+    for event in read_json_objects(path):
         payload = event.get("payload") or event.get("stdin")
         if isinstance(payload, dict):
             yield payload

@@ -9,9 +9,9 @@ from flightlog.setup.format_drift import (
     compare_formats,
     iter_field_paths,
     load_known_format,
-    read_json_objects,
     record_type,
 )
+from flightlog.sources.foreign_json import read_json_objects
 from support.real_agent import PINNED, make_bench, new_session
 
 ON_FILE = Format(

@@ -5,7 +5,6 @@ descendants are found with `ps`.
 """
 
 import errno
-import json
 import os
 import re
 import signal
@@ -23,6 +22,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.protocol import AgentOutcome, AgentPrompt, without_proxy
 from flightlog.model.errors import Invalid
+from flightlog.sources.foreign_json import parse_object
 
 STOP_GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 16_384  # what is stored of a command's output, so that an endless one costs no memory
@@ -106,7 +106,7 @@ class AgentProcess:
         for reader in self._readers:
             reader.join(_READER_S)
         records = tuple(self.records())
-        plain = b"".join(line for line in list(self._lines) if _decode_record(line) is None)
+        plain = b"".join(line for line in list(self._lines) if parse_object(line) is None)
         stderr, text = (data.decode("utf-8", "replace") for data in (b"".join(self._errors), plain))
         return AgentOutcome(code, self._session_of(records), records, stderr, timed_out, text)
 
@@ -205,15 +205,7 @@ def _collect_lines(stream: IO[bytes], lines: list[bytes]) -> None:
 
 
 def _decode_records(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [record for line in lines if (record := _decode_record(line)) is not None]
-
-
-def _decode_record(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) else None
+    return [record for line in lines if (record := parse_object(line)) is not None]
 
 
 class CommandDriver(Struct, frozen=True):

@@ -3,10 +3,7 @@
 Reads nothing else, so the answers stay the same when the run is moved.
 """
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,6 +13,7 @@ from flightlog.archive.session_reader import list_session_folder
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.session import Session, Step
+from flightlog.sources.foreign_json import read_json_objects
 from flightlog.store.exchanges import ExchangeStore
 
 SIDE = "(side)"
@@ -44,18 +42,8 @@ def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
 def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
     """Return the requests of a session without capture, rebuilt from its transcripts, in order."""
     paths = (Path(file.path) for file in list_session_folder(folder, session_id))
-    requests = [request for path in paths for request in rebuild_requests(_read_records(path))]
+    requests = [request for path in paths for request in rebuild_requests(read_json_objects(path))]
     return sorted(requests, key=lambda request: request.timestamp)
-
-
-def _read_records(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_bytes().splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record
 
 
 def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:

@@ -7,7 +7,6 @@ A new version that adds or drops something is reported by type and field. Only s
 value of a record is stored, compared or shown.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
@@ -26,6 +25,7 @@ from flightlog.model.runtime import Runtime
 from flightlog.model.session import DEFAULT_AGENT, SessionFile
 from flightlog.model.text import pluralize
 from flightlog.setup.doctor import CheckLevel, CheckResult
+from flightlog.sources.foreign_json import read_json_objects
 
 _DEPTH_MAX = 4  # deeper levels are data of tools
 # What a person asks of recordings, and the field of `Fidelity` that answers.
@@ -134,18 +134,6 @@ def learn_types(sessions: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, Fo
         for kind in kinds:
             observed[kind].sessions += 1
     return dict(observed)
-
-
-def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a file, skipping damaged lines."""
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                record = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(record, dict):
-                yield record
 
 
 def record_type(record: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -59,6 +60,16 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     except UNREADABLE:
         value = _parse_damaged(line)
     return value if isinstance(value, dict) else None
+
+
+def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a file as written, lone surrogates too; skip damaged lines."""
+    with path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
 
 
 def text_field(record: dict[str, Any], key: str) -> str:

@@ -8,7 +8,7 @@ is still read: its model is then the one that answered.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from flightlog.lab.resample import layout
 from flightlog.lab.resample.layout import SampleItem
 from flightlog.lab.resample.state import SampleAnswered, SampleEvent, SampleFailed
 from flightlog.model.usage import Usage
+from flightlog.sources.foreign_json import text_field
 from flightlog.store.journal import Journal, JournalRecord
 from flightlog.usage.prices import price
 
@@ -98,24 +99,24 @@ def journal_events(run: Path) -> Iterator[SampleEvent]:
         )
 
 
-def _failed_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
+def _failed_sample(item: SampleItem, model: str, answer: dict[str, Any], name: str) -> Sample:
     where, status = (item.session, item.request, item.variant, item.number), answer.get("status")
     error = str(answer.get("error") or ("unknown" if answer else "the file holds no JSON object"))
     status = status if isinstance(status, int) else 0
     return Sample(*where, model, (), "", Usage(), None, error, name, status=status)
 
 
-def _answered_sample(item: SampleItem, model: str, answer: Mapping[str, Any], name: str) -> Sample:
+def _answered_sample(item: SampleItem, model: str, answer: dict[str, Any], name: str) -> Sample:
     content = answer.get("content")
     blocks = content if isinstance(content, list) else ()
-    answered_by = _text_field(answer, "model")
+    answered_by = text_field(answer, "model")
     tokens = decode_usage(answer.get("usage"))
     return Sample(
         *(item.session, item.request, item.variant, item.number, model or answered_by),
         tuple(block for block in blocks if isinstance(block, dict)),
-        _text_field(answer, "stop_reason"),
+        text_field(answer, "stop_reason"),
         *(tokens, price(answered_by, tokens).usd, "", name),
-        *(_text_field(answer, "id"), answered_by),
+        *(text_field(answer, "id"), answered_by),
     )
 
 
@@ -124,14 +125,14 @@ def _read_variant(session: str, request: int, number: int, path: Path) -> Varian
     listed = fields.get("edits")
     edits = [edit for edit in listed if isinstance(edit, dict)] if isinstance(listed, list) else []
     label, created_at, source = (
-        _text_field(fields, name) for name in ("label", "created_at", "source")
+        text_field(fields, name) for name in ("label", "created_at", "source")
     )
     folder = layout.sample_dir(session, request, number)
     decoded = tuple(map(_decode_edit, edits))
     return Variant(session, request, number, label, decoded, created_at, source, folder)
 
 
-def _decode_edit(fields: Mapping[str, Any]) -> RequestEdit:
+def _decode_edit(fields: dict[str, Any]) -> RequestEdit:
     path = fields.get("path")
     parts = path if isinstance(path, list) else [path]
     sound = tuple(part for part in parts if isinstance(part, str | int))
@@ -144,8 +145,3 @@ def _read_json_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _text_field(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
