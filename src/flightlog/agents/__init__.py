@@ -95,8 +95,7 @@ def agent_label(name: str) -> str:
 
 def find_memory_file(name: str) -> str:
     """Return the name of the file in a project whose text the agent reads at each start."""
-    names = (agent.memory_file for agent in REGISTRY if agent.name == name)
-    return next(names, COMMON_MEMORY_FILE)
+    return next((agent.memory_file for agent in REGISTRY if agent.name == name), COMMON_MEMORY_FILE)
 
 
 def find_agent(name: str) -> Agent:

@@ -259,8 +259,7 @@ class Archive:
         recording = self.find_recording(session)
         for file in recording.files:
             try:
-                path = recording.source.tool_result_file(file, name)
-                with closing(open_reader(path)) as reader:
+                with closing(open_reader(recording.source.tool_result_file(file, name))) as reader:
                     return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
             except (OSError, ValueError):
                 continue

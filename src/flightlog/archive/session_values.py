@@ -113,10 +113,9 @@ class SessionValueCache(Generic[T]):
         """Return the current values; each is decoded as it is read: all bodies take 10 MB."""
 
         def decode_all(database: sqlite3.Connection) -> dict[str, T]:
-            rows = iter_values(database, self._kind)
             decoded = (
                 (session, self._decode_if_current((stamp, body), stamps.get(session, -1)))
-                for session, stamp, body in rows
+                for session, stamp, body in iter_values(database, self._kind)
             )
             return {session: value for session, value in decoded if value is not None}
 

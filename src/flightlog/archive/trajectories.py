@@ -70,8 +70,7 @@ def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport
     runs have it, else the session of the document's own id, if it is on this machine.
     """
     documents = _read_documents(path)
-    pairs = documents.items()
-    subagents = {target for pair in pairs for target in _subagent_documents(*pair)}
+    subagents = {target for pair in documents.items() for target in _subagent_documents(*pair)}
     reports = []
     for file, document in documents.items():
         findings = lint_trajectory(file.read_bytes(), _has_file(file.parent))

@@ -106,10 +106,9 @@ def _removal_lines(report: RemovalReport) -> Iterator[str]:
 
 def stats_lines(stats: dict[str, Any]) -> Iterator[str]:
     """Yield lines that summarize a dataset."""
-    counts = stats["counts"]
     yield ", ".join(
         pluralize(number, name.removesuffix("s")) if name.endswith("s") else f"{number:,} {name}"
-        for name, number in counts.items()
+        for name, number in stats["counts"].items()
     )
     yield f"{stats['total_bytes']:,} bytes tracked, {pluralize(stats['pending_shards'], 'shard')} not compacted"
     tokens = stats["tokens"]

@@ -130,8 +130,7 @@ def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
         if "--debug" in args or flightlog_error is None:
             raise
         noun, is_sample = command.name or "", "--samples" in args
-        hint = spell_commands(flightlog_error.hint, name, noun, is_sample=is_sample)
-        flightlog_error.hint = hint
+        flightlog_error.hint = spell_commands(flightlog_error.hint, name, noun, is_sample=is_sample)
         return _report_error(name, flightlog_error) or run_command(command, name, args)
     except (click.Abort, KeyboardInterrupt):
         _print_error(name, "interrupted", "")

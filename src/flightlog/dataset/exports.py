@@ -277,9 +277,8 @@ def count_redactions(dataset: DatasetReader) -> dict[str, Any]:
     texts = (line.decode("utf-8", "replace") for line in dataset.live_lines().values())
     tags = (tag for text in texts for tag in REDACTION_TAG.findall(text))
     placeholders = Counter(f"{kind}:{rule}" for kind, rule in tags)
-    chats = stats.count_by_kind(dataset)["chats"]
     return {
-        "chats": chats,
+        "chats": stats.count_by_kind(dataset)["chats"],
         "chats_without_words": stats.count_withheld(dataset),
         "redacted_rows": dict(sorted(placeholders.items())),
     }
@@ -338,9 +337,8 @@ def _dataset_card(dataset: DatasetReader, counts: dict[str, int], report: dict[s
         if counts[name]
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in counts.items())
-    counts_by_token = stats.token_counts(dataset)
     tokens = "{input_tokens:,} input and {output_tokens:,} output tokens".format_map(
-        counts_by_token
+        stats.token_counts(dataset)
     )
     redacted = report["redacted_rows"].items()
     private = "\n".join(f"| {rule} | {times:,} |" for rule, times in redacted) or "| none | 0 |"

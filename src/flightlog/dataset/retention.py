@@ -281,10 +281,9 @@ def _find_stale_blobs(dirs: DatasetDirs, rules: TombstoneRules) -> list[str]:
     stale = []
     for start in range(0, len(blobs), _AT_ONCE):
         paths = dict(blobs[start : start + _AT_ONCE])
-        bodies = read_blob_contents(dirs.repository, paths)
         stale += [
             blob
-            for blob, body in bodies.items()
+            for blob, body in read_blob_contents(dirs.repository, paths).items()
             if _is_stale(read_blobs({paths[blob]: body}), rules)
         ]
     return stale

@@ -166,8 +166,7 @@ def sync_new_commits(runtime: Runtime, dirs: DatasetDirs) -> int:
     # A session of the last day may have made the commit and hold the secrets in its message.
     recent = runtime.clock.now_ms() - DAY_MS
     own = sync.iter_own_sessions(context.archive, dirs)
-    sessions = (session for session in own if session.changed_ms >= recent)
-    return sync.sync_commits(context, sessions)
+    return sync.sync_commits(context, (session for session in own if session.changed_ms >= recent))
 
 
 class CompactMode(Enum):

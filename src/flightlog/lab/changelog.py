@@ -41,13 +41,12 @@ def iter_changelog_entries(
         return
     parts = _split_patch(trees.patch_between(interval.before or None, interval.after))
     for change in changes:
-        patch = b"".join(parts.get(_diff_header(change), []))
         yield {
             **head,
             "timestamp": format_timestamp(interval.at_ms),
             "step_id": step_id,
             "file_path": change.path.encode("utf-8", "replace").decode(),
-            **_patch_fields(patch, change),
+            **_patch_fields(b"".join(parts.get(_diff_header(change), [])), change),
             "diff_stats": {"added": change.added or 0, "removed": change.removed or 0},
             "kind": change.kind,
             **({"old_path": change.old_path} if change.kind == "renamed" else {}),

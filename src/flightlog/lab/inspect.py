@@ -269,11 +269,10 @@ def _inspect_session(session: RunSession, subagent: str) -> dict[str, Any]:
         for number, step in enumerate(session.own_steps(subagent), 1)
     ]
     threads = {name: len(session.own_steps(name)) for name in session.list_threads() if name}
-    prompt = session.run.config.sessions[session.planned.session_index - 1].prompt
     return {
         "kind": "session",
         **session_meta,
-        "prompt": prompt,
+        "prompt": session.run.config.sessions[session.planned.session_index - 1].prompt,
         "subagent": subagent,
         "turns": turns,
         "subagents": threads,

@@ -69,8 +69,7 @@ def _compress_log(path: Path, now_ms: int) -> None:
         # This module is loaded after each turn, but compresses at most once a day.
         from flightlog.store.compression import zstd  # noqa: PLC0415
 
-        name = f"sessions-{now_ms}.jsonl.zst"
-        files.replace_file(path.with_name(name), zstd.compress(data, 10))
+        files.replace_file(path.with_name(f"sessions-{now_ms}.jsonl.zst"), zstd.compress(data, 10))
     shared_files.remove_with_dir(path)
 
 

@@ -283,8 +283,7 @@ def _has_name(profile: AuthProfile, name: str) -> bool:
 
 def advise_profile(runtime: Runtime) -> dict[str, Any]:
     """Return the profiles ranked by urgency, and which one to switch to."""
-    states = collect_here(runtime, secrets=False)
-    profiles = merge_accounts(live.state for live in states)
+    profiles = merge_accounts(live.state for live in collect_here(runtime, secrets=False))
     ranked = [
         {"profileId": profile.profile_id, "label": profile.label, "urgency": round(urgency, 1)}
         for profile, urgency in rank_profiles(profiles)

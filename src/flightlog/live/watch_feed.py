@@ -49,8 +49,7 @@ class WatchFeed:
             return []
         formatter = FollowFormatter()
         entries = iter_last_entries(recording, STEPS_BYTES)
-        lines = [line for entry in entries for line in formatter.render_lines(entry)]
-        return lines[-STEPS_MAX:]
+        return [line for entry in entries for line in formatter.render_lines(entry)][-STEPS_MAX:]
 
     def _read_titles(self, board: Dashboard) -> None:
         sessions = [row.session.session_id for row in board.rows]

@@ -69,8 +69,7 @@ def reset_breaker(runtime: Runtime, name: str) -> None:
     with _open_store(runtime, name) as (_, store):
         breaker = store.state.breaker
         if breaker.state == "closed" and not breaker.trips:
-            hint = f"flightlog loop resume --session {name}"
-            raise Invalid("the breaker is closed", hint=hint)
+            raise Invalid("the breaker is closed", hint=f"flightlog loop resume --session {name}")
         store.append(events.BreakerChanged(breaker.state, "closed", breaker.condition, RESET))
 
 

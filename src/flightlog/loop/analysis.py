@@ -310,8 +310,7 @@ def _task_figures(task_id: str, state: LoopState, history: TaskHistory) -> TaskF
     duration_s = None if task.duration_s is None else round(task.duration_s, 3)
     spent = (duration_s, round(history.wasted_s, 3), history.calls, round(history.cost_usd, 6))
     event_ids = tuple(f"e{seq}" for seq in sorted(numbers)[:12])
-    failures = len(history.failures)
-    return TaskFigures(task_id, task.status, task.attempt, failures, *spent, event_ids)
+    return TaskFigures(task_id, task.status, task.attempt, len(history.failures), *spent, event_ids)
 
 
 def render_text(analysis: LoopAnalysis) -> str:

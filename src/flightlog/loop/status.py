@@ -208,8 +208,7 @@ def status_lines(session: directories.LoopSession, now: float) -> list[str]:
 def monitor_lines(session: directories.LoopSession, now: float) -> list[str]:
     """Return progress, what goes on now, breaker, gates and milestones of a session."""
     state, status = session.state, build_status(session, now)
-    total = max(state.tasks_total, 1)
-    full = round(_BAR * state.completed_count / total)
+    full = round(_BAR * state.completed_count / max(state.tasks_total, 1))
     bar = "█" * full + "·" * (_BAR - full)
     gates = [
         f"  gate {name}: {'not evaluated' if gate.passed is None else 'passed' if gate.passed else 'failed'}"

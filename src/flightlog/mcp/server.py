@@ -43,12 +43,11 @@ INSTRUCTIONS = (
 
 def _make_tool(name: str, description: str, required: str, **fields: Any) -> dict[str, Any]:
     schema = {"type": "object", "properties": fields, "required": required.split()}
-    hints = {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False}
     return {
         "name": name,
         "description": description,
         "inputSchema": schema | {"additionalProperties": False},
-        "annotations": hints,
+        "annotations": {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": False},
     }
 
 

@@ -285,10 +285,9 @@ class Redactor:
 
 def count_each(before: Iterable[Any], after: Iterable[Any]) -> list[Redacted[Any]]:
     """Return each redacted JSON value of `after` with how much was removed from the one of `before`."""
-    pairs = zip(before, after, strict=True)
     return [
         Redacted(new, *count_removed(json.dumps(old).encode(), json.dumps(new).encode()))
-        for old, new in pairs
+        for old, new in zip(before, after, strict=True)
     ]
 
 

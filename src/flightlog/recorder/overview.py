@@ -57,11 +57,10 @@ def iter_overview(
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive({DEFAULT_AGENT: (str(SAMPLES),)})
-    size = sum(recording.size for recording in archive.recordings.values())
     overview = Overview(
         **usage_fields(Usage(), Cost(None, CostSource.UNKNOWN)),
         recordings=len(archive.recordings),
-        recorded_bytes=size,
+        recorded_bytes=sum(recording.size for recording in archive.recordings.values()),
         is_sample=sample,
     )
     yield OverviewStage.FILES, overview

@@ -102,8 +102,7 @@ class RetroStore:
     def store_draft(self, draft: triage.DraftFile) -> Path:
         """Write a draft into `issue-drafts/`."""
         path = files.resolve_inside(self.root, f"issue-drafts/{triage.file_name(draft)}")
-        body = msgspec.json.format(msgspec.json.encode(draft), indent=2) + b"\n"
-        files.create_file(path, body)
+        files.create_file(path, msgspec.json.format(msgspec.json.encode(draft), indent=2) + b"\n")
         return path
 
     def load_analysis(self) -> RetroAnalysis | None:

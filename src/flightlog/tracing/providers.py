@@ -245,10 +245,9 @@ class TraceContext:
     @functools.cached_property
     def all_edits(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
         """Return the edits of every session; those outside the project keep their path."""
-        indexed = self.archive.iter_edits(progress=self._progress)
         edits = [
             (session, tuple(self._to_project_path(edit, "") for edit in own))
-            for session, own in indexed
+            for session, own in self.archive.iter_edits(progress=self._progress)
         ]
         for name in self.runs.sessions_starting_with(""):
             session = self.find_session(name)
@@ -279,8 +278,7 @@ class RequestLinks:
             return
         for recording in self._archive.recordings.values():
             if any(any(find_lines(file.path, prefix)) for file in recording.files):
-                session = self._archive.read_session(recording.session)
-                own_links = self.links_for_session(session)
+                own_links = self.links_for_session(self._archive.read_session(recording.session))
                 yield from (link for link in own_links if link.address.startswith(prefix))
 
     def links_for_session(self, session: Session) -> Iterator[TraceLink]:

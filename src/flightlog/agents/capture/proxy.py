@@ -305,8 +305,7 @@ class Proxy:
             )
         passed: BarrierNotes = self._loop.create_future()
         passed.set_result(())
-        head = self._response_headers(answer)
-        return (await _pump_response(request, answer, head, passed))[0]
+        return (await _pump_response(request, answer, self._response_headers(answer), passed))[0]
 
     def _response_headers(self, answer: UpstreamResponse) -> CIMultiDict[str]:
         head = _end_to_end_headers(answer.headers)

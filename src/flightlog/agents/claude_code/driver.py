@@ -71,8 +71,7 @@ class ClaudeCode(Struct, frozen=True):
         """Return the version that the client prints, or "" if it fails."""
         # `--version` writes to the home directory too, so it gets a temporary one.
         with tempfile.TemporaryDirectory() as home:
-            path = environment.get("PATH", os.defpath)
-            clean = {"PATH": path, "HOME": home, CONFIG_DIR: home}
+            clean = {"PATH": environment.get("PATH", os.defpath), "HOME": home, CONFIG_DIR: home}
             try:
                 process = subprocess.run(
                     [str(self.program), "--version"],

@@ -115,9 +115,8 @@ class RolloutDecoder:
             return None
         message_id, response_id, usage = counted
         self._sizes = (self._sizes[1], usage.total_tokens)
-        counts = asdict(usage)
         return entries.AssistantReply(
-            message_id, self._tracker.model, (), **counts, request_id=response_id
+            message_id, self._tracker.model, (), **asdict(usage), request_id=response_id
         )
 
     def _name_entry(self, entry: entries.Entry, stamp: str, line: bytes) -> entries.Entry:

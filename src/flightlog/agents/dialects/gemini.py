@@ -47,8 +47,7 @@ class FunctionResult(NamedTuple):
 
 def decode_parts(content: Any) -> tuple[Block, ...]:
     """Return the blocks of a content: a text, a part or a list of both, without tool results."""
-    blocks = map(_decode_part, _iter_parts(content))
-    return tuple(block for block in blocks if block is not None)
+    return tuple(block for block in map(_decode_part, _iter_parts(content)) if block is not None)
 
 
 def decode_results(content: Any) -> Iterator[FunctionResult]:

@@ -130,7 +130,6 @@ class PiCounter:
         counts = find_counts(record)
         if counts is None:
             return
-        message = object_field(record, "message")
         yield UsageLine(
             message_id=response_name(record, line),
             session=self._session,
@@ -140,7 +139,7 @@ class PiCounter:
             project=self._cwd,
             request_id="",
             subagent="",
-            is_aborted=text_field(message, "stopReason") == "aborted",
+            is_aborted=text_field(object_field(record, "message"), "stopReason") == "aborted",
             quality=usage_quality(record, counts),
         )
 

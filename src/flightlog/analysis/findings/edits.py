@@ -256,8 +256,7 @@ def _tries_code(action: ToolAction) -> bool:
 
 def _calls_for_tests(thread: ActionThread, prompts: set[str]) -> bool:
     """Return whether the person asked for tests or a fix, or the agent claims that it tested."""
-    blocks = thread.steps[-1][1].content
-    claim = "\n".join(getattr(block, "text", "") for block in blocks)
+    claim = "\n".join(getattr(block, "text", "") for block in thread.steps[-1][1].content)
     return _CLAIM.search(claim) is not None or any(
         _TEST_WORD.search(prompt) or (_DEFECT.search(prompt) and not _SLIGHT.search(prompt))
         for prompt in prompts

@@ -172,8 +172,7 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
         names = ("question_id", "text", "options", "default_answer")
         fields = {name: getattr(question, name) for name in names}
         answers = f"{options} (without an answer: {question.default_answer})"
-        plain = f"{make_inert(question.text)}\n  {answers}"
-        print_json(fields) if as_json else click.echo(plain)
+        print_json(fields) if as_json else click.echo(f"{make_inert(question.text)}\n  {answers}")
         return
     check_answer(question, answer)
     request = ControlRequest("answer", question.question_id, answer)

@@ -182,8 +182,7 @@ def undo(recommendation: str, *, as_json: bool) -> None:
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """List the patterns of the last analysis."""
-    analysis = _load_last_analysis()
-    chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
+    chosen = [pattern for pattern in _load_last_analysis().patterns if kind in ("", pattern.kind)]
     print_json(chosen) if as_json else _print_patterns(chosen)
 
 

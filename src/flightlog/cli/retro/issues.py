@@ -235,18 +235,17 @@ def report_bug(
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
     store = open_store()
     analysis = store.load_analysis()
-    facts = {
-        "schema_version": str(analysis.schema_version) if analysis else "none",
-        "patterns": str(len(analysis.patterns)) if analysis else "0",
-        "corrupt_state": str(any((store.root / "state").glob("*.corrupt-*"))),
-    }
     draft = triage.make_draft(
         title,
         description,
         store.now_ms(),
         severity,  # type: ignore[arg-type]
         affected_files=files,
-        context=facts,
+        context={
+            "schema_version": str(analysis.schema_version) if analysis else "none",
+            "patterns": str(len(analysis.patterns)) if analysis else "0",
+            "corrupt_state": str(any((store.root / "state").glob("*.corrupt-*"))),
+        },
     )
     path = str(store.store_draft(draft))
     print_json({"path": path, "draft": draft}) if as_json else click.echo(path)

@@ -112,13 +112,12 @@ def _session_json(
 ) -> dict[str, Any]:
     from flightlog.analysis.cache import compare_with_client, total_outcomes
 
-    requests = [
-        {name: getattr(outcome, name) for name in _REQUEST_KEYS}
-        | {"changes": [change.detail for change in outcome.changes]}
-        for outcome in outcomes
-    ]
     result: dict[str, Any] = {
-        "requests": requests,
+        "requests": [
+            {name: getattr(outcome, name) for name in _REQUEST_KEYS}
+            | {"changes": [change.detail for change in outcome.changes]}
+            for outcome in outcomes
+        ],
         "totals": _totals_json(total_outcomes(outcomes), *_TOTAL_KEYS),
         "causes_known": detail.has_request_log,
     }

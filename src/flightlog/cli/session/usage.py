@@ -87,8 +87,7 @@ def print_usage(report: UsageReport, titles: Mapping[str, str] | None = None) ->
     for row in shown:
         label = agent_label(row.key) if report.by is Breakdown.AGENT else row.key
         cells = _usage_cells(row, names.get(row.key) or label)
-        bar = cost_bar(row.cost.usd or 0.0, most)
-        rows.append([*cells, bar, (titles or {}).get(row.key, "")])
+        rows.append([*cells, cost_bar(row.cost.usd or 0.0, most), (titles or {}).get(row.key, "")])
     rows.append([*_usage_cells(report.total, "total"), "", ""])
     heads = [report.by.value, "input", "output", "cache read", "cache write", "cost", "", "title"]
     print_rows(heads, rows, _USAGE_LAYOUT)

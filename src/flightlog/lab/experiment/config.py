@@ -278,8 +278,7 @@ def _read_tasks(folder: Path, entry: Mapping[str, Any]) -> list[dict[str, Any]]:
     path = (folder / str(entry["from"])).resolve()
     if set(entry) != {"from"}:
         raise Misconfigured("a task list of another file has only `from`", hint="- from: FILE")
-    text = read_text(path, "task file", "name a YAML file with tasks")
-    data = load_mapping(text, *_EXPERIMENT)
+    data = load_mapping(read_text(path, "task file", "name a YAML file with tasks"), *_EXPERIMENT)
     tasks = [_resolve_task(task, path.parent) for task in _list_field(data, "tasks")]
     return [task | {"source": str(path)} for task in tasks]
 

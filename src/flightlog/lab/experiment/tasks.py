@@ -312,8 +312,7 @@ def describe_task(task: ExperimentTask) -> dict[str, Any]:
     for name, verifier in zip(verifier_names(task), task.verifiers, strict=True):
         path, _, function = verifier.function.rpartition(":")
         digest, code = _read_code(Path(path)) if path else ("", "")
-        what = verifier.command or f"{path}:{function} ({digest})"
-        shown[f"{task.id} verifier {name}"] = what
+        shown[f"{task.id} verifier {name}"] = verifier.command or f"{path}:{function} ({digest})"
         texts += [verifier.command, code]
         for target, source in verifier.files.items():
             # Commands run what is copied in, so consent is for its content.

@@ -211,8 +211,7 @@ class Branch:
             return self._resumed_start(context, start)
         if start.parent is None:
             return start
-        rewrite = self._follower_rewriter(context, start.planned.session_index)
-        return replace(start, rewrite=rewrite)
+        return replace(start, rewrite=self._follower_rewriter(context, start.planned.session_index))
 
     def _cursor_start(self, context: RunContext, start: SessionStart) -> SessionStart:
         run, branch = context.run, self._branch

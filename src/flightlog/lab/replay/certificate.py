@@ -108,13 +108,12 @@ def certify_request(
         first = "the recorded request is rebuilt, and its digest does not confirm all of it"
         verdict = UNKNOWN
     other = _environment_difference(context.recorded, facts)
-    environment = DIFFERS if other else (EXACT if facts.client else UNKNOWN)
     return Certificate(
         verdict,
         method,
         first or other,
         spliced.replacements,
-        environment=environment,
+        environment=DIFFERS if other else (EXACT if facts.client else UNKNOWN),
         has_other_arm=bool(facts.arm),
     )
 

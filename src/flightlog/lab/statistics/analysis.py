@@ -225,8 +225,7 @@ def summarize_group(group: TrialGroup, question: ComparisonQuestion, seed: int) 
     actions = Counter(trial.action.key for trial in group.trials if trial.action)
     recorded, as_recorded = question.recorded_action, None
     if recorded and actions:
-        is_same = _action_predicate(recorded.key)
-        as_recorded = _estimate_share(group, ("as recorded", ""), is_same)
+        as_recorded = _estimate_share(group, ("as recorded", ""), _action_predicate(recorded.key))
     outcomes = [
         _estimate_share(group, (name, ""), _outcome_predicate(name))
         for name in list_verifiers([group])

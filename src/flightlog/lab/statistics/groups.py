@@ -244,10 +244,9 @@ def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQ
     for (run, session, turn), prompts in sorted(turns.items()):
         groups = []
         for number, prompt in enumerate(sorted({"", *prompts})):
-            trials_of_prompt = prompts.get(prompt, [])
             trials = tuple(
                 _session_trial(branch.run, branch.session, branch.action)
-                for branch in trials_of_prompt
+                for branch in prompts.get(prompt, [])
             )
             groups.append(TrialGroup(f"prompt {number}" if prompt else "no prompt", trials, prompt))
         recorded = next(

@@ -77,10 +77,9 @@ def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> I
         trees = trees_of(run, options.programs)
         for planned in run.planned_sessions():
             if run.state.last_attempt(planned.session_dir) is not None:
-                own_steps = RunSession(run, planned, trees).own_steps()
                 steps = tuple(
                     options.normalize(groups.action_of_step(step, run.config.work_dir))
-                    for step in own_steps
+                    for step in RunSession(run, planned, trees).own_steps()
                 )
                 branch = run.state.branch if planned.session_index == 1 else None
                 begins = None

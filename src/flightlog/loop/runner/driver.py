@@ -170,8 +170,7 @@ class LoopDriver:
         result = self._environment.verify_task(effect, self._log.state)
         # The request that interrupts a verification is handled next; it runs again on resume.
         if not result.interrupted:
-            event = events.TaskVerified(effect.task.task_id, effect.attempt, *result[:-1])
-            self._log.append(event)
+            self._log.append(events.TaskVerified(effect.task.task_id, effect.attempt, *result[:-1]))
 
 
 def make_attempt_event(effect: decide.RunTask, ran: TaskResult) -> events.AttemptEnded:

@@ -295,12 +295,11 @@ class TaskExecutor:
         if self._guardian is None or self._guardian.poll() is not None:
             script = [sys.executable, "-I", "-S", str(Path(guardian.__file__)), mark]
             environ = self._options.runtime.environ
-            env = {"PATH": environ["PATH"]} if "PATH" in environ else {}
             self._guardian = subprocess.Popen(
                 script,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                env=env,
+                env={"PATH": environ["PATH"]} if "PATH" in environ else {},
                 start_new_session=True,
             )
         pipe = self._guardian.stdin

@@ -190,8 +190,7 @@ def _require_resumable(directory: Path, state: LoopState, data: bytes, mode: Run
             hint=f"restore {PLAN}, or start a new session",
         )
     if state.status == "completed":
-        hint = "start another: flightlog loop run --plan FILE"
-        raise Invalid(f"{name} is completed", hint=hint)
+        raise Invalid(f"{name} is completed", hint="start another: flightlog loop run --plan FILE")
     if state.epoch > 0 and mode is RunMode.START:
         raise _begun_already(directory)
 

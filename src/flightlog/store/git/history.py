@@ -46,8 +46,7 @@ def iter_commits(
     words += [f"--format={_FORMAT}"]
     words += [f"--max-count={limit}"] if limit else []
     words += [*map(check_not_option, tips), "--not", *_existing_commits(repository, known), "--"]
-    out = run_git(repository, *words)
-    for part in out.decode("utf-8", "replace").split("\x1e")[1:]:
+    for part in run_git(repository, *words).decode("utf-8", "replace").split("\x1e")[1:]:
         yield _parse_commit(part)
 
 

@@ -68,8 +68,7 @@ class ObjectStore:
         """Return the contents of blobs by id; raise `Unreadable` if one is missing."""
         unique = list(dict.fromkeys(ids))
         given = "".join(f"{name}\n" for name in unique).encode()
-        out = self._repository.run_git(["cat-file", "--batch"], stdin=given)
-        blobs = parse_batch(out, unique)
+        blobs = parse_batch(self._repository.run_git(["cat-file", "--batch"], stdin=given), unique)
         if missing := [name for name in unique if name not in blobs]:
             hint = "restore the run from a backup"
             raise Unreadable(f"an object of a snapshot is missing: {missing[0]}", hint=hint)

@@ -328,8 +328,7 @@ def _check_step_count(document: dict[str, Any], final: dict[str, Any]) -> Iterat
     total, steps = number_field(final, "total_steps"), document.get("steps")
     count = len(steps) if isinstance(steps, list) else total
     if total not in {None, count} and not document.get("notes"):
-        text = f"{total} for {count} steps"
-        yield LintFinding("step-count", "final_metrics.total_steps", text)
+        yield LintFinding("step-count", "final_metrics.total_steps", f"{total} for {count} steps")
 
 
 def _check_total(

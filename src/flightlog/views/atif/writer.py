@@ -147,8 +147,7 @@ class _TrajectoryWriter:
         ]
         steps = _merge_by_time(steps, given)
         if not name:
-            subagents = self._session.subagents
-            orphans = [one for one in subagents if self._parents[one.id] == one.id]
+            orphans = [one for one in self._session.subagents if self._parents[one.id] == one.id]
             steps = _merge_by_time(steps, [self._orphan_step(subagent) for subagent in orphans])
         if context.system:
             first = next((step.timestamp for step in steps if step.timestamp is not UNSET), UNSET)

@@ -293,7 +293,6 @@ class _TurnBuilder:
         lines_once = {_line_key(*pair): pair for pair in reversed(replies)}
         once = reversed(lines_once.values())
         blocks = [(entry, block) for entry, reply in once for block in reply.content]
-        usage = whole.usage
         return Step(
             number=number,
             message_id=whole.message_id,
@@ -305,7 +304,7 @@ class _TurnBuilder:
                 for entry, block in blocks
                 if isinstance(block, ToolUse)
             ),
-            **usage_fields(usage, self._price_reply(whole, at_ms)),
+            **usage_fields(whole.usage, self._price_reply(whole, at_ms)),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
             request_id=whole.request_id,
             record_uuids=tuple(entry.uuid for entry, _ in replies),

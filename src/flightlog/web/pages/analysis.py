@@ -62,8 +62,7 @@ async def _show_working(context: WebContext, command: str) -> web.Response:
 
 def _cache_context(context: WebContext, period: str) -> dict[str, Any]:
     zone = context.runtime.zone
-    now_ms = context.runtime.clock.now_ms()
-    since_ms = 0 if period == "all" else parse_since(period, now_ms, zone)
+    since_ms = 0 if period == "all" else parse_since(period, context.runtime.clock.now_ms(), zone)
     analyses = context.data.analyses(since_ms)
     misses = list_misses(analyses, since_ms)
     costly = sorted(misses, key=lambda miss: (-(miss.extra_cost_usd or 0.0), miss.address))

@@ -180,8 +180,7 @@ def _experiment_context(request: web.Request) -> dict[str, Any]:
     runtime, root = context.runtime, context.root
     paths = {path.name: path for path in list_experiments(service.runs_dir(runtime))}
     if name not in paths:
-        hint = "flightlog lab experiment status"
-        raise NotFound(f"no such experiment: {name[:60]!r}", hint=hint)
+        raise NotFound(f"no such experiment: {name[:60]!r}", hint="flightlog lab experiment status")
     from flightlog.lab.experiment.report import (  # noqa: PLC0415 - numpy takes 0.1 s
         ReportCell,
         render_html,

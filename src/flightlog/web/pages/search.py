@@ -94,12 +94,11 @@ def _trace_context(request: web.Request) -> dict[str, Any]:
     shown = [(kind, trace.items_of_kind(kind)) for kind in kinds]
     start = (trace.start.kind, trace.start.address)
     addresses = [start, *((item.kind, item.address) for item in trace.links)]
-    opens = {address: page_address(context, kind, address) for kind, address in addresses}
     return {
         "trace": trace,
         "shown": shown,
         "limit": SHOWN,
-        "opens": opens,
+        "opens": {address: page_address(context, kind, address) for kind, address in addresses},
         "kinds": KINDS,
         "prompt": next((item.title for item in trace.items_of_kind("turn")), ""),
     }

@@ -164,12 +164,11 @@ def _list_context(listing: SessionListing, filters: SessionFilter, now_ms: int) 
 
 def _count_totals(listing: SessionListing) -> ListTotals:
     sessions = [session for session in listing.sessions if not session.is_empty]
-    empty = len(listing.sessions) - len(sessions)
     return ListTotals(
         len(sessions),
         len({session.project for session in sessions if session.project}),
         listing.pending,
-        empty,
+        len(listing.sessions) - len(sessions),
         tuple(agent_label(name) for name in sorted({session.agent for session in sessions})),
         min((session.started_ms for session in sessions if session.started_ms), default=0),
         max((session.ended_ms for session in sessions if session.ended_ms), default=0),

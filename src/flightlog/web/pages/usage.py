@@ -95,7 +95,6 @@ def _usage_context(request: web.Request) -> dict[str, Any]:
     agents = labeled if len(labeled) > 1 else ()
     reports = {**cached, Breakdown.AGENT: replace(by_agent, rows=agents)}
     day, sessions = reports[Breakdown.DAY], reports[Breakdown.SESSION]
-    summaries = {summary.session: summary for summary in context.data.listing().sessions}
     return {
         "choice": choice,
         "ranges": RANGES,
@@ -107,7 +106,7 @@ def _usage_context(request: web.Request) -> dict[str, Any]:
         "projects": _most_expensive_first(reports[Breakdown.PROJECT]),
         "sessions": sessions.rows,
         "sessions_more": sessions.total.sessions - len(sessions.rows),
-        "summaries": summaries,
+        "summaries": {summary.session: summary for summary in context.data.listing().sessions},
         "blocks": reports[Breakdown.BLOCK].rows[::-1],
         **_reconciliation_values(day),
         "prices": PRICES_FROM,
