@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +23,7 @@ from flightlog.model.errors import Misconfigured, read_yaml
 from flightlog.model.text import describe_type_error, suggest_name
 from flightlog.privacy.scanner import secret_counts
 
+_T = TypeVar("_T")
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 # Control characters, separators and surrogates: YAML writers fold, escape or lose them.
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
@@ -177,12 +178,16 @@ def parse_run_config(
     data = load_mapping(text, *_RUN) | dict(overrides or {})
     if scenario is not None and isinstance(data.get("scenario"), str):
         data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
+    return convert_config(data, RunConfig, "the run configuration", _unknown_field_hint)
+
+
+def convert_config(data: Any, kind: type[_T], what: str, find_hint: Callable[[str], str]) -> _T:
+    """Return `data` as a `kind`; raise Misconfigured with the hint that `find_hint` gives."""
     try:
-        return msgspec.convert(data, RunConfig)
+        return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         text = describe_type_error(str(error))
-        hint = _unknown_field_hint(text)
-        raise Misconfigured(f"the run configuration cannot be used: {text}", hint=hint) from error
+        raise Misconfigured(f"{what} cannot be used: {text}", hint=find_hint(text)) from error
 
 
 def tags_of(text: str) -> list[Any]:

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.agents.scripted.scenario import load_scenario
-from flightlog.lab.config import TOOLS, Permission, Provider, load_mapping
+from flightlog.lab.config import TOOLS, Permission, Provider, convert_config, load_mapping
 from flightlog.model.addresses import is_safe
 from flightlog.model.errors import Misconfigured, NotFound
-from flightlog.model.text import describe_type_error, suggest_name
+from flightlog.model.text import suggest_name
 
 _T = TypeVar("_T")
 _EXPERIMENT = ("the experiment", "tasks and arms")
@@ -363,12 +363,7 @@ def _list_field(data: Mapping[str, Any], name: str) -> list[Any]:
 
 def convert_to(data: Any, kind: type[_T]) -> _T:
     """Return `data` as a `kind`; raise Misconfigured with the field that was probably meant."""
-    try:
-        return msgspec.convert(data, kind)
-    except msgspec.ValidationError as error:
-        text = describe_type_error(str(error))
-        hint = _field_hint(text)
-        raise Misconfigured(f"the experiment cannot be used: {text}", hint=hint) from error
+    return convert_config(data, kind, "the experiment", _field_hint)
 
 
 def _field_hint(message: str) -> str:

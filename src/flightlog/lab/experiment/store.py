@@ -137,9 +137,6 @@ class ExperimentStore:
             return True
         return any(self.run_path(cell).exists() for cell in self.config.cells())
 
-    def pending_cells(self) -> list[Cell]:
-        return [cell for cell in self.config.cells() if cell not in self.results]
-
     def run_path(self, cell: Cell) -> Path:
         return self.path.with_name(f"{self.name}.{cell.task}.{cell.arm}.{cell.attempt:02d}")
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 from yaml import YAMLError
 
 from flightlog.agents.capture.sanitize import Scrubber
-from flightlog.lab.config import RunConfig
+from flightlog.lab.config import RunConfig, convert_config
 from flightlog.lab.layout import as_json
 from flightlog.lab.replay.source import ReplaySource
 from flightlog.lab.resample.layout import REQUEST, VARIANT, sample_dir
@@ -40,7 +39,7 @@ from flightlog.lab.resample.state import (
 from flightlog.lab.runner import agent_setup
 from flightlog.lab.store import RunStore
 from flightlog.model.errors import Invalid, Misconfigured, read_yaml
-from flightlog.model.text import describe_type_error, one_line, suggest_name
+from flightlog.model.text import one_line, suggest_name
 from flightlog.store.files import replace_file, resolve_inside
 from flightlog.usage.prices import is_priced
 
@@ -108,12 +107,7 @@ def parse_sweep(text: str) -> Sweep:
         raise Misconfigured(
             f"the sweep is not YAML: {error}", hint="correct the line it names"
         ) from error
-    try:
-        sweep = msgspec.convert(data, Sweep)
-    except msgspec.ValidationError as error:
-        text = describe_type_error(str(error))
-        hint = _unknown_field_hint(text)
-        raise Misconfigured(f"the sweep cannot be used: {text}", hint=hint) from error
+    sweep = convert_config(data, Sweep, "the sweep", _unknown_field_hint)
     if not sweep.requests and not sweep.turns:
         raise Misconfigured("the sweep names no request", hint="it needs `turns` or `requests`")
     return sweep

@@ -66,12 +66,6 @@ def session_questions(runs: Sequence[RunStore]) -> list[groups.ComparisonQuestio
     ]
 
 
-def branch_questions(
-    runs: Sequence[RunStore], options: ComparisonOptions
-) -> list[groups.ComparisonQuestion]:
-    return groups.questions_from_branches(_iter_branches(runs, options))
-
-
 def iter_action_paths(runs: Sequence[RunStore], options: ComparisonOptions) -> Iterator[ActionPath]:
     for run in runs:
         trees = trees_of(run, options.programs)
@@ -157,7 +151,8 @@ def analyze_runs(
     named = ((run, f"../{run.name}/" if many else "") for run in runs)
     own = (sample_questions(run, options, prefix=prefix) for run, prefix in named)
     questions = [question for answered in own for question in answered]
-    questions += branch_questions(runs if many else list_run_family(runtime, runs[0]), options)
+    family = runs if many else list_run_family(runtime, runs[0])
+    questions += groups.questions_from_branches(_iter_branches(family, options))
     questions += session_questions(runs)
     return analyze_questions(questions, seed)
 
