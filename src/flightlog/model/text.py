@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flightlog.model.errors import Invalid
 
@@ -222,3 +222,14 @@ def suggest_name(word: str, known: Iterable[str], otherwise: str = "") -> str:
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)  # half of the letters agree
     return f"did you mean `{near[0]}`?" if near else otherwise or f"one of: {', '.join(names)}"
+
+
+def replace_surrogates(value: Any) -> Any:
+    """Return a JSON value without lone halves of surrogate pairs, which cannot be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [replace_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+    return value

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from flightlog.model.errors import UNREADABLE
+from flightlog.model.text import replace_surrogates
 from flightlog.store.recordings.reader import open_reader
 
 _BLOCK_BYTES = 4 << 20
@@ -136,16 +137,6 @@ def iter_strings(values: Iterable[Any]) -> Iterator[str]:
 
 def _parse_damaged(line: bytes) -> Any:
     try:
-        return _replace_surrogates(json.loads(line.decode("utf-8", "replace")))
+        return replace_surrogates(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
-
-
-def _replace_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [_replace_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    return value

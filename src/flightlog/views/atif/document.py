@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from flightlog.model.errors import UNREADABLE, Invalid
+from flightlog.model.text import replace_surrogates
 
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
@@ -156,20 +157,8 @@ def encode_trajectory(trajectory: Trajectory) -> bytes:
     try:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
-        text = json.dumps(_replace_lone_surrogates(msgspec.to_builtins(trajectory)))
+        text = json.dumps(replace_surrogates(msgspec.to_builtins(trajectory)))
     plain = text
     if not text.isascii():
         plain = _NOT_ASCII.sub(lambda match: json.dumps(match.group())[1:-1], text)
     return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
-
-
-def _replace_lone_surrogates(value: Any) -> Any:
-    """Replace halves of surrogate pairs, which cannot be encoded."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_replace_lone_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        clean = _replace_lone_surrogates
-        return {clean(key): clean(item) for key, item in value.items()}
-    return value
