@@ -19,7 +19,7 @@ TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" n
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 # All of src. A change that adds a feature raises these by what the feature may take; nothing else raises them.
-SOURCE_LINES_MAX = 91_222
+SOURCE_LINES_MAX = 91_123
 SOURCE_FILES_MAX = 450
 
 

@@ -113,8 +113,7 @@ def resume_experiment(
         if more is not None:
             _check_count(experiment.config, more.count)  # the journal keeps what it has
             experiment.append(more)
-        cells = experiment.config.cells()
-        pending = [cell for cell in cells if cell not in experiment.results]
+        pending = [cell for cell in experiment.config.cells() if cell not in experiment.results]
         for task in experiment.config.tasks:
             if any(cell.task == task.id for cell in pending):
                 tasks.prepare_task(runtime, experiment.path, experiment.config, task)
