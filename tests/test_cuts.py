@@ -68,6 +68,7 @@ STAYS_HERE = {
     "tracing/providers.py": "search results on this machine",
     "hooks/statusline_segments.py": "the status line",
     "hooks/payload_log.py _find_string": "finds an id",
+    "hooks/payload_log.py _is_declined": "compares the end of a key with those that were declined",
     "hooks/recorder.py": "finds the names of an event",
     "app/jobs/executors.py carry_out": "an error message",
     "app/jobs/executors.py connect_cluster": "the address that the person typed",

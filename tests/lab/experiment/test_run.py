@@ -121,10 +121,12 @@ def test_whatever_a_verifier_prints_gives_a_result(tmp_path):
 def test_hidden_files_replace_links_and_stay_in_the_work_tree(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "empty").touch()
     script = tmp_path / "check.sh"
     script.write_text("#!/bin/sh\ntest -f result.txt\n")
     script.chmod(0o755)
-    look = f"ln -s /dev/null a.py; ln -s {tmp_path}/mine b.py; ln -s {tmp_path}/elsewhere c"
+    links = {"empty": "a.py", "mine": "b.py", "elsewhere": "c"}
+    look = "; ".join(f"ln -s {tmp_path}/{target} {link}" for target, link in links.items())
     bash = {"blocks": [{"tool": "Bash", "input": {"command": f"{look}; echo bad > result.txt"}}]}
     names = ("a.py", "b.py", "c/d.py")
     checks = [{"command": f"python3 {name}", "files": {name: "hidden.py"}} for name in names]
